@@ -1,0 +1,261 @@
+//! The server under test: the real binary in a directory of its own, on free ports.
+//!
+//! Invariants:
+//! - A started server has printed its `ready` line: whoever holds a [`Keystead`] can connect.
+//! - `kill` is SIGKILL and waits until the process is gone, so that a restart never meets its predecessor.
+//! - Its stderr is kept in `DIR/../server.log` and shown when a start fails.
+//!
+//! Not here: what is asked of it.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use crate::Address;
+use crate::wire::Wire;
+
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The addresses of the `ready` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// SQL door.
+    pub sql: String,
+    /// HTTP door.
+    pub http: String,
+    /// gRPC door.
+    pub grpc: String,
+    /// Peer door.
+    pub peer: String,
+}
+
+impl Ready {
+    /// Reads `ready sql=… http=… grpc=… peer=…`.
+    pub fn parse(line: &str) -> Option<Ready> {
+        let rest = line.trim().strip_prefix("ready ")?;
+        let get = |name: &str| {
+            rest.split_whitespace()
+                .find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
+                .map(String::from)
+        };
+        Some(Ready { sql: get("sql")?, http: get("http")?, grpc: get("grpc")?, peer: get("peer")? })
+    }
+}
+
+/// A directory and, most of the time, a server running in it.
+pub struct Keystead {
+    /// Removed at the end, unless the caller brought the directory.
+    _temporary: Option<TempDir>,
+    data: PathBuf,
+    log: PathBuf,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    running: Option<(Child, Ready)>,
+}
+
+impl Keystead {
+    /// Starts in a new directory.
+    pub fn start() -> io::Result<Keystead> {
+        Keystead::start_with(&[])
+    }
+
+    /// Starts in a new directory with more arguments for `serve`.
+    pub fn start_with(arguments: &[&str]) -> io::Result<Keystead> {
+        let temporary = tempfile::Builder::new().prefix("keystead-test-").tempdir()?;
+        let data = temporary.path().join("data");
+        let mut server = Keystead {
+            log: temporary.path().join("server.log"),
+            _temporary: Some(temporary),
+            data,
+            arguments: arguments.iter().map(|a| (*a).to_owned()).collect(),
+            environment: Vec::new(),
+            running: None,
+        };
+        server.restart()?;
+        Ok(server)
+    }
+
+    /// Sets an environment variable for the next start.
+    pub fn set_environment(&mut self, name: &str, value: &str) {
+        self.environment.retain(|(n, _)| n != name);
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Starts again in the same directory, on new ports. Returns how long it took to be ready.
+    pub fn restart(&mut self) -> io::Result<Duration> {
+        assert!(self.running.is_none(), "stop or kill the server before starting it again");
+        let begun = Instant::now();
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let mut command = Command::new(binary()?);
+        command.arg("serve").arg("--data").arg(&self.data);
+        for door in ["--sql", "--http", "--grpc", "--peer"] {
+            command.args([door, "127.0.0.1:0"]);
+        }
+        command.args(&self.arguments).envs(self.environment.iter().map(|(n, v)| (n, v)));
+        let mut process =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::from(log)).spawn()?;
+        let stdout = process.stdout.take().expect("stdout was piped");
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if let Some(ready) = Ready::parse(&line) {
+                    let _ = sender.send(ready);
+                }
+            }
+        });
+        match receiver.recv_timeout(READY_TIMEOUT) {
+            Ok(ready) => {
+                self.running = Some((process, ready));
+                Ok(begun.elapsed())
+            }
+            Err(_) => {
+                let _ = process.kill();
+                let status = process.wait()?;
+                Err(io::Error::other(format!(
+                    "the server was not ready ({status}); its log:\n{}",
+                    self.log_tail()
+                )))
+            }
+        }
+    }
+
+    /// SIGKILL, and waits until the process is gone.
+    pub fn kill(&mut self) -> io::Result<()> {
+        let (mut process, _) = self.running.take().expect("a server is running");
+        process.kill()?;
+        process.wait()?;
+        Ok(())
+    }
+
+    /// SIGTERM, and waits for the clean end.
+    pub fn stop(&mut self) -> io::Result<ExitStatus> {
+        let (mut process, _) = self.running.take().expect("a server is running");
+        signal(process.id(), "TERM")?;
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        loop {
+            if let Some(status) = process.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                process.kill()?;
+                process.wait()?;
+                return Err(io::Error::other("the server did not stop within 30 s of SIGTERM"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Where the SQL door is, as the admin of the first start.
+    pub fn address(&self) -> io::Result<Address> {
+        let (_, ready) = self.running.as_ref().expect("a server is running");
+        let (host, port) =
+            ready.sql.rsplit_once(':').ok_or_else(|| io::Error::other("address without port"))?;
+        let secret: serde_json::Value = serde_json::from_slice(&fs::read(self.data.join("admin.json"))?)?;
+        let text = |name: &str| secret[name].as_str().unwrap_or_default().to_owned();
+        Ok(Address {
+            host: host.to_owned(),
+            port: port.parse().map_err(io::Error::other)?,
+            user: text("user"),
+            password: text("password"),
+            database: "keystead".into(),
+        })
+    }
+
+    /// A raw connection as admin.
+    pub fn connect(&self) -> io::Result<Wire> {
+        Wire::connect(&self.address()?)
+    }
+
+    /// The four doors.
+    pub fn ready(&self) -> &Ready {
+        &self.running.as_ref().expect("a server is running").1
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.running.as_ref().expect("a server is running").0.id()
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    /// Whether the process has ended by itself, and how.
+    pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.running.as_mut().map_or(Ok(None), |(process, _)| process.try_wait())
+    }
+
+    /// The last lines the server logged.
+    pub fn log_tail(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+
+    /// Everything the server logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Keystead {
+    fn drop(&mut self) {
+        if let Some((mut process, _)) = self.running.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        if std::thread::panicking() {
+            eprintln!("--- the server's last lines ---\n{}", self.log_tail());
+        }
+    }
+}
+
+/// Sends a signal by name, through the `kill` program: this crate has no unsafe code.
+pub fn signal(pid: u32, name: &str) -> io::Result<()> {
+    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill -{name} {pid} failed"))) }
+}
+
+/// The binary under test: `KEYSTEAD_BIN`, else what was built last beside this test.
+pub fn binary() -> io::Result<PathBuf> {
+    if let Some(path) = std::env::var_os("KEYSTEAD_BIN") {
+        return Ok(PathBuf::from(path));
+    }
+    // target/debug/deps/it-1234 → target
+    let me = std::env::current_exe()?;
+    let target = me
+        .ancestors()
+        .find(|place| place.join("release").is_dir() || place.join("debug").is_dir())
+        .ok_or_else(|| io::Error::other("this test does not run from a target directory"))?;
+    let newest = ["release", "debug"]
+        .into_iter()
+        .map(|profile| target.join(profile).join("keystead"))
+        .filter(|path| path.is_file())
+        .max_by_key(|path| path.metadata().and_then(|m| m.modified()).ok());
+    newest.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("no keystead binary in {}: run `cargo build --release`", target.display()),
+        )
+    })
+}
+
+#[cfg(test)]
+mod test {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_is_read_in_any_order() {
+        let ready =
+            Ready::parse("ready sql=127.0.0.1:1 http=127.0.0.1:2 grpc=127.0.0.1:3 peer=127.0.0.1:4").unwrap();
+        assert_eq!((ready.sql.as_str(), ready.peer.as_str()), ("127.0.0.1:1", "127.0.0.1:4"));
+        assert_eq!(Ready::parse("ready sql=127.0.0.1:1"), None);
+    }
+}

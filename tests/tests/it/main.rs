@@ -1,0 +1,3 @@
+//! One binary of end-to-end tests: the code checks itself, then the server is asked from outside.
+
+mod tidy;
