@@ -1,0 +1,1 @@
+//! Who owns what, and how a command gets there.

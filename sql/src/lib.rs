@@ -1,0 +1,1 @@
+//! Text to rows: parse, bind, plan, optimize, execute.

@@ -1,0 +1,1 @@
+//! One node's data: engine, log, partition state machine.
