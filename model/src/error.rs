@@ -63,6 +63,8 @@ pub enum Code {
     IndicatorOverflow,
     /// `22023`: a parameter has a value it cannot have.
     InvalidParameterValue,
+    /// `22015`: an interval field is out of range.
+    IntervalFieldOverflow,
     /// `22019`: an escape that is not one character.
     InvalidEscapeCharacter,
     /// `22025`: an escape at the end of a pattern.
@@ -303,6 +305,7 @@ impl Code {
         Self::CharacterNotInRepertoire,
         Self::IndicatorOverflow,
         Self::InvalidParameterValue,
+        Self::IntervalFieldOverflow,
         Self::InvalidEscapeCharacter,
         Self::InvalidEscapeSequence,
         Self::StringDataLengthMismatch,
@@ -438,6 +441,7 @@ impl Code {
             Self::CharacterNotInRepertoire => "22021",
             Self::IndicatorOverflow => "22022",
             Self::InvalidParameterValue => "22023",
+            Self::IntervalFieldOverflow => "22015",
             Self::InvalidEscapeCharacter => "22019",
             Self::InvalidEscapeSequence => "22025",
             Self::StringDataLengthMismatch => "22026",
@@ -724,6 +728,16 @@ impl fmt::Debug for Error {
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         self.0.source.as_ref().map(|source| source.as_ref() as &(dyn error::Error + 'static))
+    }
+}
+
+impl From<crate::value::ValueError> for Error {
+    fn from(refused: crate::value::ValueError) -> Self {
+        let code = Code::from_sqlstate(refused.code()).expect("every kind of value error has a code here");
+        let mut error = Self::new(code, refused.message());
+        error.0.detail = refused.detail().map(str::to_owned);
+        error.0.hint = refused.hint().map(str::to_owned);
+        error
     }
 }
 

@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_partition_id_has_one_spelling() {
-        let id = PartitionId::new(DatabaseId(1), SchemaId(2), &[Value::from("acme"), Value::Int8(7)])
+        let id = PartitionId::new(DatabaseId(1), SchemaId(2), &[Value::text("acme"), Value::Int8(7)])
             .expect("a plain key");
         assert_eq!(PartitionId::parse(id.as_bytes()).expect("its own bytes"), id);
         let mut other = id.as_bytes().to_vec();
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn blank_long_and_control_texts_are_refused() {
         for text in ["", "  ", "a\u{7}b", &"x".repeat(257)] {
-            assert!(PartitionId::new(DatabaseId(1), SchemaId(2), &[Value::from(text)]).is_err(), "{text:?}");
+            assert!(PartitionId::new(DatabaseId(1), SchemaId(2), &[Value::text(text)]).is_err(), "{text:?}");
         }
     }
 

@@ -6,7 +6,7 @@ use crate::{
     command::Outcome,
     error::Result,
     port::BoxFuture,
-    types::Type,
+    types::{Type, Typmod},
     value::Value,
 };
 
@@ -73,8 +73,8 @@ pub struct Column {
     pub name: String,
     /// Its type.
     pub data_type: Type,
-    /// The type's modifier; -1 for none.
-    pub typmod: i32,
+    /// The type's modifier.
+    pub typmod: Typmod,
     /// The table and column number it comes from, for clients that ask (0 for none).
     pub origin: (u32, u16),
 }

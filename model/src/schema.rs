@@ -9,7 +9,7 @@
 use crate::{
     id::{ColumnNumber, DatabaseId, IndexId, RoleId, SchemaId, SequenceId, TableId},
     key::KeyPart,
-    types::Type,
+    types::{Type, Typmod},
     value::Value,
 };
 
@@ -94,8 +94,8 @@ pub struct Column {
     pub name: String,
     /// Its type.
     pub data_type: Type,
-    /// The type's modifier as PostgreSQL encodes it; -1 for none.
-    pub typmod: i32,
+    /// The type's modifier.
+    pub typmod: Typmod,
     /// NOT NULL.
     pub not_null: bool,
     /// What fills it when nothing is given.
@@ -257,7 +257,7 @@ pub struct View {
     /// Its query as SQL text, names fully qualified.
     pub query: String,
     /// Names, types and modifiers of its columns.
-    pub columns: Vec<(String, Type, i32)>,
+    pub columns: Vec<(String, Type, Typmod)>,
     /// The relations it reads.
     pub depends_on: Vec<TableId>,
     /// `COMMENT ON`.

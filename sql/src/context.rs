@@ -1,0 +1,90 @@
+//! What an expression may know besides its row: the transaction's time, the session's settings and names.
+//!
+//! Invariants:
+//! - `now` is fixed per transaction, `statement` per statement: both were read once, by the session.
+//! - Nothing here waits. What needs the owner of a partition (`nextval`) is asked through [`Sequences`], which answers from
+//!   numbers that were reserved before.
+
+use std::sync::Arc;
+
+use model::{
+    Result, Value,
+    catalog::Catalog,
+    id::{DatabaseId, RoleId, SequenceId},
+    time::Timestamp,
+    value,
+};
+
+/// What an expression may know.
+pub struct Context {
+    /// The catalog the statement was bound on.
+    pub catalog: Arc<Catalog>,
+    /// `now()`: when the transaction began.
+    pub now: Timestamp,
+    /// `statement_timestamp()`.
+    pub statement: Timestamp,
+    /// `clock_timestamp()`: reads the gateway's clock.
+    pub clock: Arc<dyn model::time::Clock>,
+    /// How values are read and written as text: time zone, date order.
+    pub text: value::Context,
+    /// The session's user.
+    pub session_user: RoleId,
+    /// Whose rights count (`SET ROLE`).
+    pub current_user: RoleId,
+    /// The database.
+    pub database: DatabaseId,
+    /// `search_path`, resolved: names of schemas that exist.
+    pub search_path: Vec<String>,
+    /// `pg_backend_pid()`.
+    pub process_id: i32,
+    /// The values of parameters `$1`, `$2`, ….
+    pub parameters: Vec<Value>,
+    /// `current_setting`, `set_config`.
+    pub settings: Arc<dyn Settings>,
+    /// Reserved numbers.
+    pub sequences: Arc<dyn Sequences>,
+    /// Random numbers of `random()` and `gen_random_uuid()`.
+    pub random: Box<dyn FnMut() -> u64 + Send>,
+}
+
+/// The session's parameters, as functions see them.
+pub trait Settings: Send + Sync {
+    /// `SHOW name`; none if there is no such parameter.
+    fn get(&self, name: &str) -> Option<String>;
+    /// `SET [LOCAL] name = value`.
+    fn set(&self, name: &str, value: &str, local: bool) -> Result<String>;
+}
+
+/// Numbers of sequences that this session has reserved.
+pub trait Sequences: Send + Sync {
+    /// The next number, or [`NextValue::Reserve`] if the statement must reserve some first and evaluate the row again.
+    fn next(&self, sequence: SequenceId) -> Result<NextValue>;
+    /// `currval`: the number this session got last (`55000` if none).
+    fn current(&self, sequence: SequenceId) -> Result<i64>;
+    /// `lastval`.
+    fn last(&self) -> Result<i64>;
+    /// `setval`: asks the statement to set it before the row is evaluated again, or answers that it is done.
+    fn set(&self, sequence: SequenceId, value: i64, called: bool) -> Result<NextValue>;
+}
+
+/// What a sequence answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NextValue {
+    /// The number.
+    Number(i64),
+    /// The owner must be asked first: the evaluation ends with an error that the statement's runner recognises by
+    /// [`is_reservation`], serves, and evaluates the row again.
+    Reserve,
+}
+
+const RESERVATION: &str = "sequence numbers must be reserved first";
+
+/// The error by which an evaluation asks for sequence numbers.
+pub fn reservation() -> model::Error {
+    model::Error::internal(RESERVATION)
+}
+
+/// Whether an error is [`reservation`].
+pub fn is_reservation(error: &model::Error) -> bool {
+    error.code() == model::Code::InternalError && error.message() == RESERVATION
+}
