@@ -413,3 +413,15 @@ fn is_pure_cast(from: Type, to: Type) -> bool {
     };
     from == to || !(depends(from) || depends(to)) || (depends(from) && from == to)
 }
+
+impl std::fmt::Debug for Function {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl std::fmt::Debug for Operator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.symbol)
+    }
+}

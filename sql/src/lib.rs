@@ -12,4 +12,8 @@
 //! A function or operator is defined once, on values, in `functions`.
 
 pub mod context;
+pub mod expr;
 pub mod functions;
+pub mod pg_catalog;
+pub mod plan;
+pub mod txn;

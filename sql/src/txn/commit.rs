@@ -1,0 +1,51 @@
+//! From buffered writes to the conditions and writes of one command.
+//!
+//! Invariants:
+//! - What frees unique keys comes before what takes them: truncations, removals, changed rows, new rows.
+
+use bytes::Bytes;
+use model::{
+    command::{Condition, Write},
+    id::{PartitionId, TableId},
+};
+
+use super::overlay::{Base, Entry, Overlay};
+
+/// The parts of one command.
+pub type Parts = (Vec<Condition>, Vec<Write>);
+
+/// What a command must check and do so that the partition becomes what the overlay says. All of it lies in one partition.
+pub fn command_parts(overlay: Overlay) -> (Option<PartitionId>, Parts) {
+    let (truncated, rows) = overlay.into_parts();
+    let partition = truncated.first().map(|(at, _)| at).or_else(|| rows.first().map(|((at, _), _, _)| at)).cloned();
+    let mut conditions = Vec::new();
+    let mut writes: Vec<_> = truncated.into_iter().map(|(_, table)| Write::Truncate { table }).collect();
+    let mut changed = Vec::new();
+    let mut new = Vec::new();
+    for ((_, table), key, entry) in rows {
+        row_parts(table, key, entry, &mut conditions, &mut writes, &mut changed, &mut new);
+    }
+    writes.append(&mut changed);
+    writes.append(&mut new);
+    (partition, (conditions, writes))
+}
+
+fn row_parts(
+    table: TableId,
+    key: Bytes,
+    entry: Entry,
+    conditions: &mut Vec<Condition>,
+    removed: &mut Vec<Write>,
+    changed: &mut Vec<Write>,
+    new: &mut Vec<Write>,
+) {
+    if let Base::Revision(revision) = entry.base {
+        conditions.push(Condition::RowRevision { table, key: key.clone(), revision });
+    }
+    match (entry.base, entry.row) {
+        (Base::Absent, None) => {}
+        (Base::Absent, Some(row)) => new.push(Write::Insert { table, key, row }),
+        (Base::Revision(_) | Base::Any, Some(row)) => changed.push(Write::Put { table, key, row }),
+        (Base::Revision(_) | Base::Any, None) => removed.push(Write::Delete { table, key }),
+    }
+}
