@@ -13,7 +13,6 @@
 
 mod arith;
 mod bytes;
-mod math;
 mod sum;
 mod text;
 
@@ -385,5 +384,3 @@ fn strip_big(mut mantissa: BigInt, mut scale: u16) -> (BigInt, u16) {
     (mantissa, scale)
 }
 
-#[cfg(test)]
-mod tests;
