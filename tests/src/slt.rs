@@ -2,8 +2,8 @@
 //!
 //! The format is sqllogictest's: records end at an empty line; `statement ok`, `statement count N`,
 //! `statement error SQLSTATE`, and `query TYPES [rowsort]` with `----` and one line per row, values joined by
-//! `|`, NULL as `NULL`, an empty text as `(empty)`, control characters escaped. `connection NAME` before a record
-//! sends it over that connection. Types: `I` integer, `R` other number, `B` boolean, `T` the rest.
+//! `|`, NULL as `NULL`, an empty text as `(empty)`, control characters and a blank at the end escaped. `connection NAME` before a record
+//! sends it over that connection. Types: `I` integer, `R` other number, `B` boolean, `T` the rest, `-` no column.
 //!
 //! Invariants:
 //! - Expected results come from PostgreSQL: a file that disagrees with it fails on its own account.
@@ -215,7 +215,10 @@ pub fn observed(sql: &str, reply: &Reply, like: &Expected) -> Expected {
     let count = || answer.tag.rsplit(' ').next().and_then(|n| n.parse().ok());
     match (&answer.columns, like) {
         (Some(columns), _) => {
-            let types = columns.iter().map(|c| letter(c.oid)).collect();
+            let mut types: String = columns.iter().map(|c| letter(c.oid)).collect();
+            if types.is_empty() {
+                types.push('-');
+            }
             let mut rows: Vec<String> = answer.rows.iter().map(|row| show_row(row)).collect();
             let sorted = match like {
                 Expected::Rows { sorted, .. } => *sorted,
@@ -256,7 +259,11 @@ fn show_row(row: &[Option<String>]) -> String {
             text.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t")
         }
     };
-    row.iter().map(show).collect::<Vec<_>>().join("|")
+    let line = row.iter().map(show).collect::<Vec<_>>().join("|");
+    match line.strip_suffix(' ') {
+        Some(rest) => format!("{rest}\\x20"),
+        None => line,
+    }
 }
 
 /// The connections of one file to one server, opened as they are named.
