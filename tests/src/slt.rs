@@ -259,6 +259,9 @@ fn show_row(row: &[Option<String>]) -> String {
             text.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r").replace('\t', "\\t")
         }
     };
+    if row.is_empty() {
+        return "(no columns)".to_owned();
+    }
     let line = row.iter().map(show).collect::<Vec<_>>().join("|");
     match line.strip_suffix(' ') {
         Some(rest) => format!("{rest}\\x20"),
