@@ -1,0 +1,791 @@
+//! The one durable log of a node, shared by all its Raft groups.
+//!
+//! The life of an append:
+//! 1. [`Log::append`] encodes the entries into the queue and keeps them in memory: they can be read (and replicated)
+//!    from now on.
+//! 2. The writer thread takes all that waits, stamps it, writes it with one call and syncs it with one call: a *sync
+//!    group*, shared by whatever groups had something to say.
+//! 3. The groups learn where their entries lie, [`Log::synced_index`] moves up, and all callbacks run.
+//! 4. [`Log::purge_upto`] makes entries dead; a segment without live entries becomes the next segment.
+//!
+//! Invariants:
+//! - What a callback heard Ok of survives power loss. What nobody heard of may vanish, a whole sync group at a time.
+//! - Damage to what was synced is refused at open or at read, naming segment and offset; only a sync group that was
+//!   never completed is cut off.
+//! - After the first failed write or sync nothing is accepted any more.
+//! - Open, close and the directory's lock happen once per process; a second close does nothing.
+//!
+//! Votes and payloads are bytes to the log. Not here: Raft (`cluster::raft` converts), and the applied state
+//! (`engine`). The bytes are drawn in `docs/formats/log.md`.
+
+pub mod bench;
+mod error;
+pub mod files;
+mod group;
+mod index;
+mod keeper;
+mod meta;
+mod options;
+mod queue;
+mod read;
+mod record;
+mod recover;
+mod segment;
+mod shared;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+
+pub use error::Error;
+use files::{Directory, Files};
+use group::Group;
+use index::{Index, Slot};
+use keeper::{Keeper, KeeperThread};
+use meta::Meta;
+#[cfg(any(test, feature = "faults"))]
+pub use options::Plant;
+use options::VOTE_BYTES_MAX;
+pub use options::{Identity, LowWater, OnFatal, Options, Priority};
+use queue::{Push, Queue};
+use read::Reader;
+use record::{Body, ENTRY_HEADER, size_of_record};
+use recover::{Scan, Tail};
+use segment::{DATA, Header, Name, Segment};
+use shared::{Counters, Shared};
+use writer::Writer;
+
+/// The number of a Raft group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u32);
+
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Who wrote an entry in which term, and its place in the group's log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogId {
+    /// The term of the leader.
+    pub term: u64,
+    /// The leader's node id.
+    pub node: u64,
+    /// The place in the log.
+    pub index: u64,
+}
+
+/// One entry of a group's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its id.
+    pub id: LogId,
+    /// What the payload is; a number for the caller to choose.
+    pub kind: u8,
+    /// The payload.
+    pub payload: Bytes,
+}
+
+/// Runs on the writer's thread when what it waits for is durable, or never will be. It must be short, and must not call
+/// back into the log but for reading.
+pub type Callback = Box<dyn FnOnce(Result<(), Error>) + Send>;
+
+/// How a group begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupInit {
+    /// The vote to begin with.
+    pub vote: Option<Bytes>,
+    /// The entry that the state to begin with includes; the log goes on after it.
+    pub last: Option<LogId>,
+    /// The membership to begin with, as the caller encodes it.
+    pub membership: Bytes,
+}
+
+/// All that the log knows of a group but its entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupState {
+    /// The last vote that was saved.
+    pub vote: Option<Bytes>,
+    /// The last entry that was purged.
+    pub last_purged: Option<LogId>,
+    /// The last entry or, when there is none, the last purged one.
+    pub last: Option<LogId>,
+    /// The first index the log can hold.
+    pub first_index: u64,
+    /// The last entry known to be committed.
+    pub committed: Option<LogId>,
+    /// The last index of which the engine's state is known to be durable.
+    pub durable_applied: Option<u64>,
+    /// The last installed snapshot, with the data given along.
+    pub snapshot: Option<(LogId, Bytes)>,
+    /// The membership the group was created with.
+    pub membership: Bytes,
+}
+
+/// What `open` found.
+#[derive(Clone, Debug, Default)]
+pub struct Recovered {
+    /// There was no log; a new one was begun.
+    pub created: bool,
+    /// Every group.
+    pub groups: BTreeMap<GroupId, GroupState>,
+    /// Records read.
+    pub records: u64,
+    /// Segments found.
+    pub segments: u64,
+    /// A sync group that was never completed was cut off here: segment and offset.
+    pub torn: Option<(u64, u64)>,
+    /// The log ended with a seal: it was idle or closed when the process ended.
+    pub sealed: bool,
+}
+
+/// Totals and present values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Calls of `append`.
+    pub appends: u64,
+    /// Entries written.
+    pub entries: u64,
+    /// Bytes written, headers included.
+    pub bytes: u64,
+    /// Writes with a sync.
+    pub syncs: u64,
+    /// Groups that had a record in a sync, summed over all syncs.
+    pub group_syncs: u64,
+    /// Seals written.
+    pub seals: u64,
+    /// Entries copied from old segments.
+    pub rewritten: u64,
+    /// Segments made from freed ones.
+    pub recycled: u64,
+    /// Segments on disk.
+    pub segments: usize,
+    /// Segments ready to be written.
+    pub ready_segments: usize,
+    /// Bytes of records that wait for the writer.
+    pub queue_bytes: usize,
+    /// Bytes of recent entries in memory.
+    pub cache_bytes: usize,
+    /// New entries are refused for want of room on the disk.
+    pub read_only: bool,
+}
+
+/// A handle to the log; clones are the same log. The last one that is dropped closes it.
+#[derive(Clone)]
+pub struct Log {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+    threads: Mutex<Threads>,
+}
+
+#[derive(Default)]
+struct Threads {
+    writer: Option<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
+    lock: Option<Box<dyn Any + Send>>,
+}
+
+impl Log {
+    /// Opens the log in a directory, or begins one.
+    ///
+    /// Nothing on disk is changed until the whole log was read and found good.
+    pub fn open(path: &Path, options: Options, identity: Identity) -> Result<(Log, Recovered), Error> {
+        let directory = Directory::open(path).map_err(Error::io("open log directory"))?;
+        Log::open_files(Arc::new(directory), options, identity)
+    }
+
+    /// Opens the log on any kind of files.
+    pub fn open_files(
+        files: Arc<dyn Files>,
+        options: Options,
+        identity: Identity,
+    ) -> Result<(Log, Recovered), Error> {
+        options.check()?;
+        let lock = files.lock().map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => Error::Locked { holder: files.lock_holder() },
+            _ => Error::io("lock log directory")(error),
+        })?;
+        let (numbers, leftovers) = list(&*files)?;
+        let created = numbers.is_empty();
+        if created && options.must_exist {
+            return Err(Error::Missing);
+        }
+        let scan = if created { None } else { Some(recover::scan(&*files, &identity, &numbers)?) };
+        for name in leftovers {
+            files.remove(&name.to_string()).map_err(Error::io("remove leftover segment"))?;
+        }
+        let scan = match scan {
+            Some(scan) => {
+                #[cfg(any(test, feature = "faults"))]
+                let keep = options.plant == Plant::KeepTornTail;
+                #[cfg(not(any(test, feature = "faults")))]
+                let keep = false;
+                if !keep {
+                    recover::cut(&scan.segments, &scan.tail)?;
+                }
+                scan
+            }
+            None => begin(&*files, &options, identity)?,
+        };
+        Log::start(files, options, identity, scan, created, lock)
+    }
+
+    fn start(
+        files: Arc<dyn Files>,
+        options: Options,
+        identity: Identity,
+        scan: Scan,
+        created: bool,
+        lock: Box<dyn Any + Send>,
+    ) -> Result<(Log, Recovered), Error> {
+        let Scan { metas, mut indexes, segments, tail, sealed, records } = scan;
+        let mut recovered =
+            Recovered { created, records, sealed, segments: segments.len() as u64, ..Recovered::default() };
+        recovered.torn = tail.torn_sync_group.map(|_| (tail.segment, tail.offset));
+        let by_number: BTreeMap<u64, Arc<Segment>> =
+            segments.iter().map(|segment| (segment.number, segment.clone())).collect();
+        let mut groups = HashMap::new();
+        let mut reader = Reader::default();
+        for (id, meta) in &metas {
+            let index = indexes.remove(id).unwrap_or_default();
+            let last = last_id(&mut reader, &by_number, *id, &index)?;
+            let group = Group::new(meta.clone(), index, last);
+            recovered.groups.insert(*id, state_of(&group));
+            groups.insert(*id, Arc::new(Mutex::new(group)));
+        }
+        let current =
+            by_number.get(&tail.segment).expect("the log ends in a segment that was scanned").clone();
+        let ready = by_number.range(tail.segment + 1..).map(|(_, segment)| segment.clone()).collect();
+        let oldest = *by_number.keys().next().expect("a log has at least one segment");
+        let shared = Arc::new(Shared {
+            queue: Queue::new(options.queue_bytes_max),
+            options,
+            identity,
+            files,
+            groups: RwLock::new(groups),
+            segments: RwLock::new(by_number),
+            keeper: Keeper::new(oldest, tail.segment, ready),
+            counters: Counters::default(),
+            cache_bytes: AtomicUsize::new(0),
+        });
+        let mut writer = Writer::new(shared.clone(), current, &tail, metas, sealed || created);
+        writer.resume(&tail)?;
+        let threads = Threads {
+            writer: Some(spawn(&shared, "log writer", move || writer.run())?),
+            keeper: Some({
+                let keeper = KeeperThread::new(shared.clone());
+                spawn(&shared, "log keeper", move || keeper.run())?
+            }),
+            lock: Some(lock),
+        };
+        Ok((Log { handle: Arc::new(Handle { shared, threads: Mutex::new(threads) }) }, recovered))
+    }
+
+    /// Makes a group.
+    pub fn create_group(&self, group: GroupId, init: GroupInit, callback: Callback) -> Result<(), Error> {
+        let shared = self.shared();
+        let mut meta = Meta { vote: init.vote, membership: init.membership, ..Meta::default() };
+        if let Some(last) = init.last {
+            meta.purge(last);
+        }
+        self.check_vote(meta.vote.as_deref().unwrap_or_default())?;
+        self.check_head(group, meta.encoded_len())?;
+        let mut groups = shared.groups.write();
+        if groups.contains_key(&group) {
+            return Err(Error::GroupExists(group));
+        }
+        let mut push = shared.queue.push()?;
+        push.record(group, &Body::GroupCreate(meta.clone()));
+        groups.insert(group, Arc::new(Mutex::new(Group::new(meta, Index::default(), None))));
+        push.wait_with(callback);
+        Ok(())
+    }
+
+    /// Removes a group with all its entries.
+    pub fn drop_group(&self, group: GroupId, callback: Callback) -> Result<(), Error> {
+        let shared = self.shared();
+        let mut groups = shared.groups.write();
+        let Some(state) = groups.get(&group).cloned() else { return Err(Error::NoGroup(group)) };
+        let mut state = state.lock();
+        let mut push = shared.queue.push()?;
+        push.forget_committed(group);
+        push.record(group, &Body::GroupDrop);
+        push.wait_with(callback);
+        state.dropped = true;
+        shared.cache_bytes.fetch_sub(state.cache_bytes(), Ordering::Relaxed);
+        groups.remove(&group);
+        Ok(())
+    }
+
+    /// Adds entries to a group's log. They can be read at once; the callback runs when all are durable.
+    ///
+    /// Refused with [`Error::StorageFull`] while the disk has no room for the next segment. Blocks while the queue is
+    /// over its bound.
+    pub fn append(&self, group: GroupId, entries: Vec<Entry>, callback: Callback) -> Result<(), Error> {
+        if self.is_read_only() {
+            return Err(Error::StorageFull);
+        }
+        self.append_reserved(group, entries, callback)
+    }
+
+    /// As [`append`](Log::append), but goes on when the disk is full, from the room that was made ahead. For what frees
+    /// space, and for what Raft must not be refused; whoever proposes new data looks at
+    /// [`is_read_only`](Log::is_read_only) first.
+    pub fn append_reserved(
+        &self,
+        group: GroupId,
+        entries: Vec<Entry>,
+        callback: Callback,
+    ) -> Result<(), Error> {
+        let shared = self.shared();
+        let bytes_max = shared.options.record_bytes_max();
+        for entry in &entries {
+            check_size(ENTRY_HEADER + entry.payload.len(), bytes_max)?;
+        }
+        shared.queue.wait_for_room()?;
+        let lock = shared.get_group(group)?;
+        let mut state = live(&lock, group)?;
+        if let Some(first) = entries.first() {
+            let expected = state.index.end();
+            let continues =
+                first.id.index == expected || (state.index.is_empty() && first.id.index > expected);
+            if !continues {
+                return Err(Error::NotContiguous { group, expected, found: first.id.index });
+            }
+        }
+        for pair in entries.windows(2) {
+            let expected = pair[0].id.index + 1;
+            if pair[1].id.index != expected {
+                return Err(Error::NotContiguous { group, expected, found: pair[1].id.index });
+            }
+        }
+        let cached = state.cache_bytes();
+        let mut push = shared.queue.push()?;
+        if let Some(first) = entries.first()
+            && first.id.index != state.index.end()
+        {
+            push.record(group, &Body::Begin { index: first.id.index });
+            state.begin(first.id.index);
+        }
+        for entry in entries {
+            let ticket =
+                push.record(group, &Body::Append { id: entry.id, kind: entry.kind, payload: &entry.payload });
+            state.append(entry, ticket);
+        }
+        shared.cache_bytes.fetch_add(state.cache_bytes() - cached, Ordering::Relaxed);
+        push.wait_with(callback);
+        Counters::add(&shared.counters.appends, 1);
+        Ok(())
+    }
+
+    /// Saves the group's vote. It must not be sent to anybody before the callback.
+    pub fn save_vote(&self, group: GroupId, vote: Bytes, callback: Callback) -> Result<(), Error> {
+        self.check_vote(&vote)?;
+        self.change(group, |state, push| {
+            push.record(group, &Body::Vote(&vote));
+            state.meta.vote = Some(vote);
+            Ok(())
+        })?
+        .wait_with(callback);
+        Ok(())
+    }
+
+    /// Removes the entries after `keep`; `None` removes all.
+    pub fn truncate_after(
+        &self,
+        group: GroupId,
+        keep: Option<LogId>,
+        callback: Callback,
+    ) -> Result<(), Error> {
+        self.change(group, |state, push| {
+            let from = keep.map_or(state.meta.floor, |keep| keep.index + 1);
+            if from < state.meta.floor {
+                return Err(Error::OutOfRange { group, index: from });
+            }
+            if from < state.index.end() {
+                push.record(group, &Body::Truncate { from });
+                state.truncate(from, keep);
+            }
+            Ok(())
+        })?
+        .wait_with(callback);
+        Ok(())
+    }
+
+    /// Removes the entries up to and including `upto`. Their state must be durable elsewhere.
+    pub fn purge_upto(&self, group: GroupId, upto: LogId, callback: Callback) -> Result<(), Error> {
+        self.change(group, |state, push| {
+            if upto.index >= state.meta.floor {
+                push.record(group, &Body::Purge { upto });
+                state.purge(upto);
+            }
+            Ok(())
+        })?
+        .wait_with(callback);
+        Ok(())
+    }
+
+    /// Notes how far the group's log is committed. Nobody waits for it: it rides with the next sync.
+    pub fn save_committed(&self, group: GroupId, upto: LogId) -> Result<(), Error> {
+        self.change(group, |state, _| {
+            state.meta.committed = Some(upto);
+            Ok(())
+        })?
+        .committed(group, upto);
+        Ok(())
+    }
+
+    /// Notes of which applied indexes the engine's state is durable. Groups that are not named keep theirs.
+    pub fn checkpoint(&self, applied: &BTreeMap<GroupId, u64>, callback: Callback) -> Result<(), Error> {
+        let shared = self.shared();
+        check_size(applied.len() * 16, shared.options.record_bytes_max())?;
+        let mut push = {
+            let groups = shared.groups.read();
+            if let Some(group) = applied.keys().find(|group| !groups.contains_key(*group)) {
+                return Err(Error::NoGroup(*group));
+            }
+            for (group, index) in applied {
+                groups[group].lock().meta.applied = Some(*index);
+            }
+            shared.queue.push()?
+        };
+        let applied = applied.iter().map(|(group, index)| (*group, *index)).collect();
+        push.record(GroupId(0), &Body::Checkpoint { applied });
+        push.wait_with(callback);
+        Ok(())
+    }
+
+    /// Notes that the group's state was replaced by a snapshot of everything up to `upto`; entries up to there are gone.
+    /// Later ones stay: if they do not follow from the snapshot, the caller truncates them first. `data` is kept for the
+    /// caller in the group's state.
+    pub fn snapshot_installed(
+        &self,
+        group: GroupId,
+        upto: LogId,
+        data: Bytes,
+        callback: Callback,
+    ) -> Result<(), Error> {
+        self.check_head(group, data.len())?;
+        self.change(group, |state, push| {
+            if upto.index + 1 < state.meta.floor {
+                return Err(Error::OutOfRange { group, index: upto.index });
+            }
+            push.record(group, &Body::SnapshotInstalled { upto, data: &data });
+            state.meta.install(upto, data);
+            state.forget_below_floor();
+            Ok(())
+        })?
+        .wait_with(callback);
+        Ok(())
+    }
+
+    /// The state of a group, as last asked for; all of it is durable once the callbacks ran.
+    pub fn state(&self, group: GroupId) -> Result<GroupState, Error> {
+        let lock = self.shared().get_group(group)?;
+        let state = live(&lock, group)?;
+        Ok(state_of(&state))
+    }
+
+    /// All groups, in order.
+    #[must_use]
+    pub fn groups(&self) -> Vec<GroupId> {
+        let mut groups: Vec<_> = self.shared().groups.read().keys().copied().collect();
+        groups.sort_unstable();
+        groups
+    }
+
+    /// The last durable index of a group, counting what was purged. State must not be applied beyond it.
+    pub fn synced_index(&self, group: GroupId) -> Result<Option<u64>, Error> {
+        let lock = self.shared().get_group(group)?;
+        let state = live(&lock, group)?;
+        Ok(state.synced_end.checked_sub(1))
+    }
+
+    /// The entries of a range that are there, in order and without gaps, from its start on.
+    ///
+    /// An index below the first one of the log is [`Error::OutOfRange`]; beyond the last one there is nothing.
+    pub fn entries(&self, group: GroupId, range: Range<u64>) -> Result<Vec<Entry>, Error> {
+        self.entries_limited(group, range, usize::MAX)
+    }
+
+    /// As [`entries`](Log::entries), ending when the payloads reach `bytes_max`; at least one entry, if there is one.
+    pub fn entries_limited(
+        &self,
+        group: GroupId,
+        range: Range<u64>,
+        bytes_max: usize,
+    ) -> Result<Vec<Entry>, Error> {
+        let mut reader = Reader::default();
+        let mut found: Vec<Entry> = Vec::new();
+        let mut bytes = 0;
+        let mut next = range.start;
+        let mut distrusted = None;
+        while next < range.end && bytes < bytes_max {
+            // A bounded step, so that the group is not locked for long and a limit does not read the whole range.
+            let step = next..range.end.min(next + 1024);
+            let (on_disk, cached) = {
+                let lock = self.shared().get_group(group)?;
+                let state = live(&lock, group)?;
+                if next < state.meta.floor {
+                    return Err(Error::OutOfRange { group, index: next });
+                }
+                state.read(step)
+            };
+            if on_disk.is_empty() && cached.is_empty() {
+                break;
+            }
+            let mut stale = false;
+            for (index, place) in on_disk {
+                if bytes >= bytes_max {
+                    break;
+                }
+                let segment = self.shared().segments.read().get(&place.segment).cloned();
+                let read = match segment {
+                    Some(segment) => reader.entry(&segment, place, group, index),
+                    None => Err(Error::OutOfRange { group, index }),
+                };
+                match read {
+                    Ok(entry) => {
+                        bytes += entry.payload.len();
+                        next = index + 1;
+                        found.push(entry);
+                    }
+                    Err(error) => {
+                        // The segment may have been recycled under us: then the place has changed.
+                        if distrusted == Some(place) {
+                            return Err(error);
+                        }
+                        distrusted = Some(place);
+                        stale = true;
+                        break;
+                    }
+                }
+            }
+            if stale {
+                reader = Reader::default();
+                continue;
+            }
+            for entry in cached {
+                if bytes >= bytes_max {
+                    break;
+                }
+                bytes += entry.payload.len();
+                next = entry.id.index + 1;
+                found.push(entry);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether new entries are refused because the disk has no room for the next segment.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.shared().keeper.is_read_only()
+    }
+
+    /// Ok, or why the log takes nothing any more.
+    pub fn check_open(&self) -> Result<(), Error> {
+        self.shared().queue.check_open()
+    }
+
+    /// Totals and present values.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let shared = self.shared();
+        let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &shared.counters;
+        Stats {
+            appends: get(&counters.appends),
+            entries: get(&counters.entries),
+            bytes: get(&counters.bytes),
+            syncs: get(&counters.syncs),
+            group_syncs: get(&counters.group_syncs),
+            seals: get(&counters.seals),
+            rewritten: get(&counters.rewritten),
+            recycled: get(&counters.recycled),
+            segments: shared.segments.read().len(),
+            ready_segments: shared.keeper.ready_segments(),
+            queue_bytes: shared.queue.bytes(),
+            cache_bytes: shared.cache_bytes.load(Ordering::Relaxed),
+            read_only: self.is_read_only(),
+        }
+    }
+
+    /// Writes what waits, seals, ends the threads and gives the directory back. Does nothing the second time.
+    pub fn close(&self) {
+        self.handle.close();
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.handle.shared
+    }
+
+    /// Changes a group and queues the record that says so, under the group's lock.
+    fn change(
+        &self,
+        group: GroupId,
+        change: impl FnOnce(&mut Group, &mut Push<'_>) -> Result<(), Error>,
+    ) -> Result<Push<'_>, Error> {
+        let shared = self.shared();
+        let lock = shared.get_group(group)?;
+        let mut state = live(&lock, group)?;
+        let cached = state.cache_bytes();
+        let mut push = shared.queue.push()?;
+        change(&mut state, &mut push)?;
+        shared.cache_bytes.fetch_sub(cached - state.cache_bytes(), Ordering::Relaxed);
+        Ok(push)
+    }
+
+    fn check_vote(&self, vote: &[u8]) -> Result<(), Error> {
+        check_size(vote.len(), VOTE_BYTES_MAX)
+    }
+
+    /// Whether the heads of segments can carry this much more.
+    fn check_head(&self, group: GroupId, bytes: usize) -> Result<(), Error> {
+        let shared = self.shared();
+        let reserved = |bytes: usize| size_of_record(bytes + VOTE_BYTES_MAX);
+        let others: usize =
+            shared.groups.read().values().map(|group| reserved(group.lock().meta.encoded_len())).sum();
+        if others + reserved(bytes) > shared.options.head_bytes_max() {
+            tracing::warn!(%group, others, bytes, "the head of a log segment has no room for another group");
+            return Err(Error::TooManyGroups);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    fn close(&self) {
+        let mut threads = self.threads.lock();
+        self.shared.queue.close();
+        self.shared.keeper.nudge();
+        join(threads.writer.take());
+        self.shared.keeper.stop(Some(Error::Closed));
+        join(threads.keeper.take());
+        threads.lock = None;
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Waits for a thread, unless it is this one: a callback may hold the last handle.
+fn join(thread: Option<JoinHandle<()>>) {
+    if let Some(thread) = thread
+        && thread.thread().id() != thread::current().id()
+    {
+        // A panic of the thread was reported by the thread.
+        let _ = thread.join();
+    }
+}
+
+fn spawn(
+    shared: &Arc<Shared>,
+    name: &'static str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, Error> {
+    let shared = shared.clone();
+    let guarded = move || {
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
+            shared.fail(Error::Panicked { thread: name });
+        }
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(guarded).map_err(Error::io("start thread"))
+}
+
+fn live<'a>(lock: &'a Mutex<Group>, group: GroupId) -> Result<parking_lot::MutexGuard<'a, Group>, Error> {
+    let state = lock.lock();
+    if state.dropped { Err(Error::NoGroup(group)) } else { Ok(state) }
+}
+
+fn check_size(bytes: usize, bytes_max: usize) -> Result<(), Error> {
+    let bytes = size_of_record(bytes);
+    if bytes > bytes_max { Err(Error::TooLarge { bytes, bytes_max }) } else { Ok(()) }
+}
+
+fn state_of(group: &Group) -> GroupState {
+    let meta = &group.meta;
+    GroupState {
+        vote: meta.vote.clone(),
+        last_purged: meta.purged,
+        last: group.last_id(),
+        first_index: meta.floor,
+        committed: meta.committed,
+        durable_applied: meta.applied,
+        snapshot: meta.snapshot.clone(),
+        membership: meta.membership.clone(),
+    }
+}
+
+/// The segments of a directory in order, and the files of ours that hold nothing.
+fn list(files: &dyn Files) -> Result<(Vec<u64>, Vec<Name>), Error> {
+    let mut numbers = Vec::new();
+    let mut leftovers = Vec::new();
+    for name in files.list().map_err(Error::io("list log directory"))? {
+        match Name::parse(&name) {
+            Some(Name::Segment(number)) => numbers.push(number),
+            Some(name) => leftovers.push(name),
+            None => {}
+        }
+    }
+    numbers.sort_unstable();
+    Ok((numbers, leftovers))
+}
+
+/// The first segment of a new log.
+fn begin(files: &dyn Files, options: &Options, identity: Identity) -> Result<Scan, Error> {
+    let bytes = options.first_segment_bytes.min(options.segment_bytes);
+    let header = Header { identity, segment: 1, bytes, recycled: false };
+    let segment = Arc::new(segment::create(files, &header)?);
+    let tail =
+        Tail { segment: 1, offset: DATA, sync_group: 0, lsn: 0, torn_sync_group: None, zero: Vec::new() };
+    Ok(Scan {
+        metas: BTreeMap::new(),
+        indexes: BTreeMap::new(),
+        segments: vec![segment],
+        tail,
+        sealed: true,
+        records: 0,
+    })
+}
+
+/// The id of a group's last entry, read from its record.
+fn last_id(
+    reader: &mut Reader,
+    segments: &BTreeMap<u64, Arc<Segment>>,
+    group: GroupId,
+    index: &Index,
+) -> Result<Option<LogId>, Error> {
+    if index.is_empty() {
+        return Ok(None);
+    }
+    let last = index.end() - 1;
+    let Some(Slot::Written(place)) = index.find(last) else { return Ok(None) };
+    let segment = segments.get(&place.segment).expect("places come from scanned segments");
+    Ok(Some(reader.entry(segment, place, group, last)?.id))
+}

@@ -1,0 +1,97 @@
+//! What the handle, the writer and the keeper of one log have in common.
+//!
+//! Lock order, outermost first: `groups`, one group, the queue. The keeper's state and `segments` are taken alone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+
+use super::files::Files;
+use super::group::Group;
+use super::keeper::Keeper;
+use super::queue::Queue;
+use super::segment::Segment;
+use super::{Error, GroupId, Identity, Options};
+
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) identity: Identity,
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) queue: Queue,
+    pub(crate) groups: RwLock<HashMap<GroupId, Arc<Mutex<Group>>>>,
+    pub(crate) segments: RwLock<BTreeMap<u64, Arc<Segment>>>,
+    pub(crate) keeper: Keeper,
+    pub(crate) counters: Counters,
+    pub(crate) cache_bytes: AtomicUsize,
+}
+
+/// Totals since the log was opened.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) appends: AtomicU64,
+    pub(crate) entries: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+    pub(crate) group_syncs: AtomicU64,
+    pub(crate) seals: AtomicU64,
+    pub(crate) rewritten: AtomicU64,
+    pub(crate) recycled: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, count: u64) {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    pub(crate) fn find_group(&self, group: GroupId) -> Option<Arc<Mutex<Group>>> {
+        self.groups.read().get(&group).cloned()
+    }
+
+    pub(crate) fn get_group(&self, group: GroupId) -> Result<Arc<Mutex<Group>>, Error> {
+        self.find_group(group).ok_or(Error::NoGroup(group))
+    }
+
+    /// The log cannot go on: tells the hook, then everybody who waits. The first error stays.
+    pub(crate) fn fail(&self, error: Error) -> Error {
+        let fatal = !matches!(error, Error::Closed | Error::StorageFull | Error::Failed(_));
+        if fatal {
+            (self.options.on_fatal)(&error);
+        }
+        let seen = match error {
+            Error::Closed | Error::StorageFull | Error::Failed(_) => error,
+            error => Error::Failed(Arc::new(error)),
+        };
+        let waiting = self.queue.end(seen.clone());
+        self.keeper.stop(Some(seen.clone()));
+        for callback in waiting {
+            callback(Err(seen.clone()));
+        }
+        seen
+    }
+
+    /// Brings the cache back under its bound, taking from the largest groups first.
+    pub(crate) fn evict(&self) {
+        let bytes_max = self.options.cache_bytes_max;
+        if self.cache_bytes.load(Ordering::Relaxed) <= bytes_max {
+            return;
+        }
+        let target = bytes_max - bytes_max / 8;
+        let mut groups: Vec<_> = self.groups.read().values().cloned().collect();
+        groups.sort_by_cached_key(|group| std::cmp::Reverse(group.lock().cache_bytes()));
+        for group in groups {
+            let total = self.cache_bytes.load(Ordering::Relaxed);
+            if total <= target {
+                break;
+            }
+            let mut group = group.lock();
+            let keep = group.cache_bytes().saturating_sub(total - target);
+            let freed = group.evict(keep);
+            self.cache_bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+    }
+}

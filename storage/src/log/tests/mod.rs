@@ -1,0 +1,3 @@
+//! The log's own fault suite.
+
+mod basics;
