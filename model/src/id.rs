@@ -165,13 +165,13 @@ impl PartitionId {
     /// Text in a key is at most 256 bytes, not blank, without control characters (`22023`).
     pub fn new(database: DatabaseId, schema: SchemaId, key: &[Value]) -> Result<Self> {
         check_partition_key(key)?;
-        let mut canonical = Vec::with_capacity(16 + 8 * key.len());
-        key::encode_value(&mut canonical, &Value::Int8(i64::from(database.0)));
-        key::encode_value(&mut canonical, &Value::Int8(i64::from(schema.0)));
-        for value in key {
-            key::encode_value(&mut canonical, value);
-        }
-        key::encode_end(&mut canonical);
+        let mut values = vec![Value::Int8(i64::from(database.0)), Value::Int8(i64::from(schema.0))];
+        values.extend_from_slice(key);
+        let mut canonical = Vec::with_capacity(8 + 16 * key.len());
+        key::encode_tuple(&mut canonical, &values).map_err(|refused| {
+            Error::new(Code::FeatureNotSupported, refused.to_string())
+                .with_hint("Partition by columns of a scalar type that has an order.")
+        })?;
         Ok(Self::from_canonical_unchecked(canonical.into()))
     }
 

@@ -157,6 +157,42 @@ pub fn decode_prefix(bytes: &[u8], types: &[Type], parts: &[KeyPart]) -> Result<
     Ok((values, used))
 }
 
+/// Appends a closed tuple: the parts of an ascending key and an end, so that what follows cannot be mistaken for a part.
+pub fn encode_tuple(out: &mut Vec<u8>, values: &[Value]) -> Result<(), KeyError> {
+    encode_into(out, values)?;
+    out.push(END);
+    Ok(())
+}
+
+/// Reads a closed tuple of scalars whose types are told by its own tags: integers come back as int8, floats as float8.
+/// Bytes left over are an error.
+pub fn decode_tuple(bytes: &[u8]) -> Result<Vec<Value>, KeyError> {
+    let mut values = Vec::new();
+    let mut used = 0;
+    loop {
+        let malformed = KeyError::Malformed { offset: used };
+        let of = match *bytes.get(used).ok_or_else(|| malformed.clone())? {
+            END if used + 1 == bytes.len() => return Ok(values),
+            FALSE | TRUE => Type::Bool,
+            tag if tag.abs_diff(INTEGER) <= 8 => Type::Int8,
+            FLOAT => Type::Float8,
+            TEXT => Type::Text,
+            BYTEA => Type::Bytea,
+            DATE => Type::Date,
+            TIME => Type::Time,
+            TIMESTAMP => Type::Timestamp,
+            TIMESTAMPTZ => Type::Timestamptz,
+            UUID => Type::Uuid,
+            NUMERIC => Type::Numeric,
+            _ => return Err(malformed),
+        };
+        let (value, taken) = read::part(&bytes[used..], of, KeyPart::ASC)
+            .map_err(|read::Stopped(offset)| KeyError::Malformed { offset: used + offset })?;
+        values.push(value);
+        used += taken;
+    }
+}
+
 /// The least byte string above all strings that begin with `prefix`: the end of a range scan. `None` when there is
 /// none, which needs an empty prefix or one of 0xff only.
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
