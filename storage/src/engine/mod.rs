@@ -1,0 +1,228 @@
+//! The engine: ordered bytes in named keyspaces, written in atomic batches, read by snapshots.
+//!
+//! Two of a kind stand behind [`Engine`]: an LSM on disk (`lsm`) and a map in memory (`memory`) for tests and simulation.
+//! A differential test holds them to the same behaviour.
+//!
+//! Invariants:
+//! - A batch is visible whole or not at all, over all its keyspaces, also after a crash.
+//! - [`Engine::commit`] does not sync. What was committed before [`Engine::persist`] began is on disk when it returns.
+//! - Every read goes through a [`Snapshot`]; it sees one moment of all keyspaces.
+//! - A failed write or sync means "unknown", never "absent": every later write is refused and the process must end.
+//! - A keyspace is never emptied; it is deleted and another made (a new generation).
+//!
+//! Commit may sleep in its caller when compaction lags behind: never call it on an async worker thread.
+//!
+//! Not here: what keys mean ([`crate::keyspace`]).
+
+mod batch;
+mod journal;
+mod lsm;
+mod memory;
+mod snapshot;
+
+use std::{path::Path, sync::Arc};
+
+use crate::error::Result;
+
+pub use batch::Batch;
+pub use journal::{Cut, cut_torn_journal};
+pub use snapshot::{Iter, Pair, Snapshot};
+
+/// Settings of an engine on disk.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of block cache; 20–25 % of memory is a good share.
+    pub cache_bytes: u64,
+    /// Journals may grow to this before memtables are forced out (a restart replays 60–90 MB/s of them).
+    pub journal_bytes_max: u64,
+    /// The size at which a keyspace's memtable is flushed.
+    pub memtable_bytes_max: u64,
+    /// Threads for flushes and compactions; the first of them never compacts.
+    pub workers: usize,
+    /// Open files that are kept.
+    pub files_max: usize,
+    /// Values from this size on are kept apart from their keys.
+    pub separate_bytes_min: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cache_bytes: 64 << 20,
+            journal_bytes_max: 256 << 20,
+            memtable_bytes_max: 16 << 20,
+            workers: 2,
+            files_max: 512,
+            separate_bytes_min: 4_096,
+        }
+    }
+}
+
+/// Ordered bytes in named keyspaces. A cheap handle; the last one closes the files.
+#[derive(Clone)]
+pub struct Engine(Backend);
+
+#[derive(Clone)]
+enum Backend {
+    Lsm(Arc<lsm::Lsm>),
+    Memory(Arc<memory::Memory>),
+}
+
+/// One ordered map of an engine. A cheap handle.
+#[derive(Clone)]
+pub struct Keyspace(KeyspaceOf);
+
+#[derive(Clone)]
+enum KeyspaceOf {
+    Lsm(lsm::Keyspace),
+    Memory(memory::Keyspace),
+}
+
+impl Engine {
+    /// Opens or creates an engine in a directory of its own.
+    pub fn open(directory: &Path, options: &Options) -> Result<Self> {
+        Ok(Self(Backend::Lsm(Arc::new(lsm::Lsm::open(directory, options)?))))
+    }
+
+    /// An engine that keeps everything in memory.
+    pub fn in_memory() -> Self {
+        Self(Backend::Memory(Arc::new(memory::Memory::default())))
+    }
+
+    /// The keyspace with this name; it is created if it is not there.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        Ok(Keyspace(match &self.0 {
+            Backend::Lsm(lsm) => KeyspaceOf::Lsm(lsm.keyspace(name)?),
+            Backend::Memory(memory) => KeyspaceOf::Memory(memory.keyspace(name)),
+        }))
+    }
+
+    /// Whether there is a keyspace with this name.
+    pub fn has_keyspace(&self, name: &str) -> bool {
+        match &self.0 {
+            Backend::Lsm(lsm) => lsm.has_keyspace(name),
+            Backend::Memory(memory) => memory.has_keyspace(name),
+        }
+    }
+
+    /// The names of all keyspaces, sorted.
+    pub fn keyspace_names(&self) -> Vec<String> {
+        let mut names = match &self.0 {
+            Backend::Lsm(lsm) => lsm.keyspace_names(),
+            Backend::Memory(memory) => memory.keyspace_names(),
+        };
+        names.sort_unstable();
+        names
+    }
+
+    /// Removes a keyspace with all it holds. Snapshots that see it stay valid; other handles must not be used again.
+    pub fn delete_keyspace(&self, keyspace: Keyspace) -> Result<()> {
+        match (&self.0, keyspace.0) {
+            (Backend::Lsm(lsm), KeyspaceOf::Lsm(keyspace)) => lsm.delete_keyspace(keyspace),
+            (Backend::Memory(memory), KeyspaceOf::Memory(keyspace)) => {
+                memory.delete_keyspace(&keyspace);
+                Ok(())
+            }
+            (Backend::Lsm(_), KeyspaceOf::Memory(_)) | (Backend::Memory(_), KeyspaceOf::Lsm(_)) => {
+                panic!("a keyspace is used with the engine it came from")
+            }
+        }
+    }
+
+    /// Writes a batch, all or nothing, without a sync.
+    pub fn commit(&self, batch: Batch) -> Result<()> {
+        match &self.0 {
+            Backend::Lsm(lsm) => lsm.commit(batch),
+            Backend::Memory(memory) => {
+                memory.commit(batch);
+                Ok(())
+            }
+        }
+    }
+
+    /// This moment of all keyspaces.
+    pub fn snapshot(&self) -> Snapshot {
+        match &self.0 {
+            Backend::Lsm(lsm) => Snapshot::of_lsm(lsm.snapshot()),
+            Backend::Memory(memory) => Snapshot::of_memory(memory::Memory::snapshot(memory)),
+        }
+    }
+
+    /// Syncs everything that was committed.
+    ///
+    /// The journal files are synced from outside first, so that writers wait for the engine's own lock only as long as
+    /// the little takes that came in between.
+    pub fn persist(&self) -> Result<()> {
+        match &self.0 {
+            Backend::Lsm(lsm) => lsm.persist(),
+            Backend::Memory(_) => Ok(()),
+        }
+    }
+
+    /// Fills a keyspace that is still empty, in key order, past the journal; it is on disk when this returns.
+    ///
+    /// Keys must be strictly ascending; the first that is not ends the load with an error.
+    pub fn ingest(
+        &self,
+        keyspace: &Keyspace,
+        pairs: impl Iterator<Item = Result<(bytes::Bytes, bytes::Bytes)>>,
+    ) -> Result<u64> {
+        match (&self.0, &keyspace.0) {
+            (Backend::Lsm(_), KeyspaceOf::Lsm(keyspace)) => lsm::ingest(keyspace, pairs),
+            (Backend::Memory(memory), KeyspaceOf::Memory(keyspace)) => memory.ingest(keyspace, pairs),
+            (Backend::Lsm(_), KeyspaceOf::Memory(_)) | (Backend::Memory(_), KeyspaceOf::Lsm(_)) => {
+                panic!("a keyspace is used with the engine it came from")
+            }
+        }
+    }
+
+    /// Bytes on disk, journals counted; 0 in memory.
+    pub fn disk_bytes(&self) -> Result<u64> {
+        match &self.0 {
+            Backend::Lsm(lsm) => lsm.disk_bytes(),
+            Backend::Memory(_) => Ok(0),
+        }
+    }
+
+    /// How many journals hold data that is not flushed; 0 in memory.
+    pub fn journals(&self) -> usize {
+        match &self.0 {
+            Backend::Lsm(lsm) => lsm.journals(),
+            Backend::Memory(_) => 0,
+        }
+    }
+
+    /// Moves a keyspace's memtable to disk, so that it no longer pins the oldest journal.
+    pub fn flush(&self, keyspace: &Keyspace) -> Result<()> {
+        match &keyspace.0 {
+            KeyspaceOf::Lsm(keyspace) => lsm::flush(keyspace),
+            KeyspaceOf::Memory(_) => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &self.0 {
+            Backend::Lsm(_) => "Engine(lsm)",
+            Backend::Memory(_) => "Engine(memory)",
+        })
+    }
+}
+
+impl std::fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            KeyspaceOf::Lsm(keyspace) => write!(f, "Keyspace({})", lsm::name_of(keyspace)),
+            KeyspaceOf::Memory(keyspace) => write!(f, "Keyspace({})", keyspace.name()),
+        }
+    }
+}
+
+/// A load is in strict key order, or it is not a load.
+fn check_ascending(last: Option<&[u8]>, key: &[u8]) -> Result<()> {
+    if last.is_some_and(|last| last >= key) {
+        return Err(crate::error::Error::Image { what: "its keys are not in order".to_owned() });
+    }
+    Ok(())
+}
