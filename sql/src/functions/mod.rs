@@ -24,7 +24,7 @@ pub mod aggregate;
 pub mod array;
 pub mod cast;
 pub mod compare;
-pub mod datetime;
+mod io;
 pub mod json;
 pub mod math;
 pub mod pattern;
@@ -121,7 +121,7 @@ pub enum WindowFunction {
 /// The state of one aggregate over one group.
 pub trait Accumulator: Send {
     /// Takes one row's arguments.
-    fn add(&mut self, arguments: &[Value]) -> Result<()>;
+    fn add(&mut self, context: &mut Context, arguments: &[Value]) -> Result<()>;
     /// The result over all rows taken so far.
     fn finish(&mut self) -> Result<Value>;
     /// Bytes held on the heap, roughly, for the memory budget.
@@ -215,7 +215,6 @@ fn definitions() -> &'static Definitions {
             array::define,
             cast::define,
             compare::define,
-            datetime::define,
             json::define,
             math::define,
             pattern::define,

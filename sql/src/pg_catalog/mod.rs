@@ -40,3 +40,13 @@ pub fn find(schema: &str, name: &str) -> Option<&'static Relation> {
 }
 
 const RELATIONS: &[&[Relation]] = &[];
+
+/// The name of the system relation with this OID.
+pub(crate) fn relation_name(oid: u32) -> Option<&'static str> {
+    relations().find(|relation| relation.oid == oid).map(|relation| relation.name)
+}
+
+/// The OID of the system relation with this name.
+pub(crate) fn find_relation(name: &str) -> Option<u32> {
+    relations().find(|relation| relation.name == name).map(|relation| relation.oid)
+}
