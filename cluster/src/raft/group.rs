@@ -1,0 +1,221 @@
+//! One Raft group of this node.
+//!
+//! Invariants:
+//! - A group is initialized once, by the node that makes it; afterwards its log says who takes part.
+//! - A sole voter asks nobody, so it stands for election as soon as it starts instead of waiting for a timeout.
+//! - `leading` is true only while this node is leader and the only voter; whoever relies on it looks at one atomic.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use model::{
+    id::{LogIndex, NodeId, ShardId},
+    port::BoxFuture,
+};
+use openraft::{
+    Config, Raft, ReadPolicy, ServerState, SnapshotPolicy,
+    async_runtime::WatchReceiver,
+    errors::{ClientWriteError, InitializeError, RaftError},
+    impls::EmptyNode,
+};
+use storage::log::{GroupId, GroupInit, Log};
+use tokio::sync::watch;
+
+use super::{
+    Consensus, Metrics, Refused, Status,
+    machine::{Machine, State},
+    network::Alone,
+    pool::Pool,
+    runtime::Runtime,
+    store::{Store, waiting},
+    types::{Answer, Applied, Data, Types},
+};
+use crate::{Error, Result};
+
+/// The settings of every group (DESIGN §10; the reasons are in the storage notes).
+fn config(shard: ShardId) -> Config {
+    Config {
+        cluster_name: shard.to_string(),
+        heartbeat_interval: 100,
+        election_timeout_min: 400,
+        election_timeout_max: 700,
+        enable_pre_vote: Some(true),
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: 10_000,
+        max_payload_entries: 1_024,
+        install_snapshot_timeout: 10 * 60 * 1_000,
+        allow_log_reversion: None,
+        enable_leader_restore: Some(false),
+        ..Config::default()
+    }
+}
+
+/// A group.
+pub(crate) struct Group<S: State> {
+    raft: Raft<Types, Machine<S>>,
+    leading: AtomicBool,
+    status: watch::Sender<Status>,
+}
+
+/// What a group is made of.
+pub(crate) struct Parts<S: State> {
+    pub(crate) shard: ShardId,
+    pub(crate) node: NodeId,
+    pub(crate) log: Log,
+    pub(crate) state: Arc<S>,
+    pub(crate) pool: Arc<Pool>,
+}
+
+impl<S: State> Group<S> {
+    /// Makes the group in the log if it is new, recovers its state, and starts it.
+    pub(crate) async fn start(runtime: &Runtime, parts: Parts<S>) -> Result<Arc<Self>> {
+        let shard = parts.shard;
+        let started = runtime.spawn(Self::start_here(parts)).await;
+        let group = started.map_err(|error| Error::Failed { shard, reason: error.to_string() })??;
+        let watching = group.clone();
+        runtime.spawn(async move { watching.watch().await });
+        Ok(group)
+    }
+
+    async fn start_here(parts: Parts<S>) -> Result<Arc<Self>> {
+        let Parts { shard, node, log, state, pool } = parts;
+        let group = GroupId(shard.0);
+        let node = u64::from(node.0);
+        let failed = |reason: String| Error::Failed { shard, reason };
+        if !log.groups().contains(&group) {
+            let (callback, durable) = waiting();
+            log.create_group(group, GroupInit::default(), callback)?;
+            durable.await.map_err(|_| Error::Stopping)??;
+        }
+        let config = config(shard).validate().map_err(|error| failed(error.to_string()))?;
+        let store = Store::new(log, group);
+        let machine = Machine::new(shard, state, pool);
+        let raft = Raft::new(node, Arc::new(config), Alone::new(), store, machine)
+            .await
+            .map_err(|error| failed(error.to_string()))?;
+        if raft.is_initialized().await.map_err(|error| failed(error.to_string()))? {
+            let voters: BTreeSet<u64> = raft.voter_ids().collect();
+            if voters == BTreeSet::from([node]) {
+                raft.trigger().elect(false).await.map_err(|error| failed(error.to_string()))?;
+            }
+        } else {
+            match raft.initialize(BTreeMap::from([(node, EmptyNode::new())])).await {
+                Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => {}
+                Err(error) => return Err(failed(error.to_string())),
+            }
+        }
+        let status = watch::Sender::new(Status::default());
+        Ok(Arc::new(Self { raft, leading: AtomicBool::new(false), status }))
+    }
+
+    /// Follows the group's role until it ends. The role's metrics change rarely, not with every entry.
+    async fn watch(&self) {
+        let mut roles = self.raft.server_metrics();
+        loop {
+            let status = {
+                let now = roles.borrow_watched();
+                let voters: BTreeSet<u64> = now.membership_config.voter_ids().collect();
+                let alone = voters == BTreeSet::from([now.id]);
+                if now.state == ServerState::Leader && now.vote.committed && alone {
+                    Status::Leads(now.vote.leader_id.term)
+                } else {
+                    Status::Follows
+                }
+            };
+            self.tell(status);
+            if roles.changed().await.is_err() {
+                break;
+            }
+        }
+        let reason = match &self.raft.metrics().borrow_watched().running_state {
+            Ok(()) => "the group has ended".to_owned(),
+            Err(fatal) => fatal.to_string(),
+        };
+        self.tell(Status::Failed(reason));
+    }
+
+    fn tell(&self, status: Status) {
+        self.leading.store(matches!(status, Status::Leads(_)), Ordering::Release);
+        self.status.send_if_modified(|seen| {
+            let changed = *seen != status;
+            *seen = status;
+            changed
+        });
+    }
+}
+
+impl<S: State> Consensus for Group<S> {
+    fn propose(&self, entry: Bytes) -> BoxFuture<'static, Result<Applied, Refused>> {
+        let raft = self.raft.clone();
+        Box::pin(async move {
+            let (answer, answered) = Answer::channel();
+            if raft.client_write_ff(Data(entry), Some(answer)).await.is_err() {
+                return Err(Refused::Stopped);
+            }
+            match answered.await {
+                Ok(Ok(response)) => Ok(response.data),
+                Ok(Err(ClientWriteError::ForwardToLeader(_) | ClientWriteError::PreconditionFailed(_))) => {
+                    Err(Refused::NotLeader)
+                }
+                Ok(Err(ClientWriteError::LogEntryDiscarded(_))) | Err(_) => Err(Refused::Unknown),
+                Ok(Err(ClientWriteError::ChangeMembershipError(_))) => {
+                    unreachable!("a proposal that changes no membership is not refused for one")
+                }
+            }
+        })
+    }
+
+    fn read_index(&self) -> BoxFuture<'static, Result<LogIndex, Refused>> {
+        let raft = self.raft.clone();
+        Box::pin(async move {
+            match raft.ensure_linearizable(ReadPolicy::ReadIndex).await {
+                Ok(read) => Ok(LogIndex(read.index())),
+                Err(RaftError::APIError(_)) => Err(Refused::NotLeader),
+                Err(RaftError::Fatal(_)) => Err(Refused::Stopped),
+            }
+        })
+    }
+
+    fn is_sole_voter_leader(&self) -> bool {
+        self.leading.load(Ordering::Acquire)
+    }
+
+    fn status(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    fn metrics(&self) -> Metrics {
+        let metrics = self.raft.metrics();
+        let now = metrics.borrow_watched();
+        Metrics {
+            term: now.current_term,
+            last: now.last_log_index.map(LogIndex),
+            applied: now.last_applied.map(|id| LogIndex(id.index)),
+            purged: now.purged.map(|id| LogIndex(id.index)),
+        }
+    }
+
+    fn purge(&self, upto: LogIndex) -> BoxFuture<'static, Result<(), Refused>> {
+        let raft = self.raft.clone();
+        Box::pin(async move {
+            // The library purges only behind a snapshot it knows of, so one is registered first: a handle, no copy.
+            let trigger = raft.trigger();
+            trigger.snapshot().await.map_err(|_| Refused::Stopped)?;
+            trigger.purge_log(upto.0).await.map_err(|_| Refused::Stopped)
+        })
+    }
+
+    fn shutdown(&self) -> BoxFuture<'static, ()> {
+        let raft = self.raft.clone();
+        Box::pin(async move {
+            // It fails only if the core panicked, which `watch` reports.
+            let _ = raft.shutdown().await;
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! The apply pool: threads that write to the engine, so that its stalls never touch an async worker.
+//!
+//! Invariants:
+//! - Jobs of one shard run one after another, on one thread.
+//! - A job that panics takes its own shard with it, not the thread.
+
+use std::{
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::mpsc,
+    thread,
+};
+
+use model::id::ShardId;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The threads.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    lanes: Mutex<Vec<Lane>>,
+    senders: Vec<mpsc::Sender<Job>>,
+}
+
+#[derive(Debug)]
+struct Lane(thread::JoinHandle<()>);
+
+/// A job's panic, or the end of the pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Lost {
+    /// The job panicked with this message.
+    Panicked(String),
+    /// The pool has stopped.
+    Stopped,
+}
+
+impl Pool {
+    /// Starts so many threads, at least one.
+    pub(crate) fn start(threads: usize) -> io::Result<Self> {
+        let mut lanes = Vec::new();
+        let mut senders = Vec::new();
+        for number in 0..threads.max(1) {
+            let (sender, jobs) = mpsc::channel::<Job>();
+            let thread = thread::Builder::new().name(format!("apply-{number}")).spawn(move || {
+                for job in jobs {
+                    job();
+                }
+            })?;
+            lanes.push(Lane(thread));
+            senders.push(sender);
+        }
+        Ok(Self { lanes: Mutex::new(lanes), senders })
+    }
+
+    /// Runs a job of a shard on its thread; the answer comes as soon as it is done.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        shard: ShardId,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<Result<T, Lost>> {
+        let (sender, answer) = oneshot::channel();
+        let lane = shard.0 as usize % self.senders.len();
+        let job: Job = Box::new(move || {
+            let done = catch_unwind(AssertUnwindSafe(job)).map_err(|panic| Lost::Panicked(message(&*panic)));
+            // Whoever asked may have stopped listening; the job is done all the same.
+            let _ = sender.send(done);
+        });
+        // A lane ends only with the pool; then the sender inside the job is dropped and the answer is an error.
+        let _ = self.senders[lane].send(job);
+        answer
+    }
+
+    /// Finishes what was given and ends the threads.
+    pub(crate) fn stop(mut self) {
+        self.senders.clear();
+        for Lane(thread) in self.lanes.get_mut().drain(..) {
+            // Jobs catch their panics; nothing else can end a lane badly.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits for a job.
+pub(crate) async fn finished<T>(answer: oneshot::Receiver<Result<T, Lost>>) -> Result<T, Lost> {
+    answer.await.unwrap_or(Err(Lost::Stopped))
+}
+
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    if let Some(text) = panic.downcast_ref::<&str>() {
+        return (*text).to_owned();
+    }
+    panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic without a message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_of_a_shard_keep_their_order_and_a_panic_stays_in_its_job() {
+        let pool = Pool::start(2).unwrap();
+        let first = pool.run(ShardId(3), || panic!("planted"));
+        let second = pool.run(ShardId(3), || 7);
+        let first: Result<(), _> = futures::executor::block_on(finished(first));
+        assert_eq!(first, Err(Lost::Panicked("planted".to_owned())));
+        assert_eq!(futures::executor::block_on(finished(second)), Ok(7));
+        pool.stop();
+    }
+}
