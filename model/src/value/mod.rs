@@ -12,12 +12,14 @@
 //! Not here: which types may be compared or cast at all (`sql`), order-preserving bytes (`key`), rows (`row`).
 
 pub mod array;
+pub mod binary;
 pub mod datetime;
 mod error;
 mod float;
 pub mod json;
 pub mod numeric;
 mod text;
+pub mod text_io;
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};

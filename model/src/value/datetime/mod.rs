@@ -10,11 +10,20 @@
 //! to values · `parse_interval` · `format` values to texts · `fields` extract, truncate, make · `arith` sums,
 //! differences, ages.
 
+pub mod arith;
 pub mod calendar;
+pub mod fields;
+mod format;
+mod lex;
+mod parse;
+mod parse_interval;
 pub mod zone;
 
 use std::cmp::Ordering;
 
+pub use format::{write_date, write_interval, write_time, write_timestamp, write_timestamptz};
+pub use parse::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
+pub use parse_interval::parse_interval;
 pub use zone::Zone;
 
 use crate::value::ValueError;

@@ -20,12 +20,16 @@
 
 mod build;
 mod compare;
+mod edit;
+mod from_value;
 mod parse;
+mod path;
 mod print;
 
 use std::sync::Arc;
 
 pub use build::{ArrayBuilder, ObjectBuilder};
+pub use edit::SetMode;
 pub use parse::validate;
 pub use print::write_string;
 
