@@ -26,6 +26,7 @@ pub struct Oracle {
     process: Child,
     address: Address,
     directory: TempDir,
+    durability: Durability,
 }
 
 /// Whether commits of the oracle wait for the disk.
@@ -64,7 +65,7 @@ impl Oracle {
                         password: "oracle-password".into(),
                         database: "keystead".into(),
                     };
-                    let oracle = Oracle { process, address, directory };
+                    let oracle = Oracle { process, address, directory, durability };
                     let mut wire = Wire::connect(&oracle.address.with_database("postgres"))?;
                     let reply = wire.query("CREATE DATABASE keystead")?;
                     assert_eq!(reply.code(), "", "the oracle makes its database");
@@ -89,6 +90,30 @@ impl Oracle {
     /// Process id of the postmaster.
     pub fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// Ends the server at once, without a checkpoint, so that the next start recovers from its log.
+    pub fn crash(&mut self) -> io::Result<()> {
+        self.quit();
+        Ok(())
+    }
+
+    /// Starts again on the same data.
+    pub fn restart(&mut self) -> io::Result<()> {
+        let data = self.directory.path().join("data");
+        let (process, port) = Oracle::start_on_free_port(&binaries()?, &data, self.durability)?;
+        self.process = process;
+        self.address.port = port;
+        Ok(())
+    }
+
+    fn quit(&mut self) {
+        let postmaster = fs::read_to_string(self.directory.path().join("data/postmaster.pid"))
+            .ok()
+            .and_then(|text| text.lines().next().and_then(|line| line.trim().parse::<i32>().ok()));
+        let pid = postmaster.unwrap_or(self.process.id() as i32);
+        let _ = Command::new("kill").args(["-QUIT", &pid.to_string()]).stderr(Stdio::null()).status();
+        let _ = self.process.wait();
     }
 
     fn start_on_free_port(binaries: &Path, data: &Path, durability: Durability) -> io::Result<(Child, u16)> {
@@ -140,12 +165,7 @@ impl Oracle {
 
 impl Drop for Oracle {
     fn drop(&mut self) {
-        let postmaster = fs::read_to_string(self.directory.path().join("data/postmaster.pid"))
-            .ok()
-            .and_then(|text| text.lines().next().and_then(|line| line.trim().parse::<i32>().ok()));
-        let pid = postmaster.unwrap_or(self.process.id() as i32);
-        let _ = Command::new("kill").args(["-QUIT", &pid.to_string()]).stderr(Stdio::null()).status();
-        let _ = self.process.wait();
+        self.quit();
     }
 }
 

@@ -92,8 +92,8 @@ pub fn imports(manifest: &str) -> (BTreeSet<String>, BTreeSet<String>) {
             continue;
         }
         match section.as_str() {
-            "dependencies" | "build-dependencies" => drop(normal.insert(name)),
-            "dev-dependencies" => drop(for_tests.insert(name)),
+            "dependencies" | "build-dependencies" => _ = normal.insert(name),
+            "dev-dependencies" => _ = for_tests.insert(name),
             _ => {}
         }
     }
@@ -224,7 +224,7 @@ pub fn link_complaints(page: &File, exists: impl Fn(&str) -> bool) -> Vec<String
         for part in path.split('/') {
             match part {
                 "" | "." => {}
-                ".." => drop(parts.pop()),
+                ".." => _ = parts.pop(),
                 name => parts.push(name),
             }
         }

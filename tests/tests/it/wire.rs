@@ -1,0 +1,761 @@
+//! The protocol, frame by frame: the same bytes go to the server and to PostgreSQL 15, and the traces must be equal.
+//!
+//! The numbers (W10 …) are those of the compatibility list the issue names.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use tests::oracle::{Durability, Oracle};
+use tests::wire::{self, Message, Wire};
+
+use crate::subject::Subject;
+
+/// The server and the truth, started once for all cases of this file.
+struct Both {
+    subject: Subject,
+    oracle: Oracle,
+}
+
+impl Both {
+    fn start() -> Both {
+        Both {
+            subject: Subject::start(),
+            oracle: Oracle::start(Durability::Off).expect("PostgreSQL 15 starts"),
+        }
+    }
+
+    fn connect(&self) -> (Wire, Wire) {
+        (
+            self.subject.connect(),
+            Wire::connect(self.oracle.address()).expect("the oracle accepts a connection"),
+        )
+    }
+}
+
+/// Sends the same frames to both and collects the differences of their traces.
+struct Cases<'a> {
+    both: &'a Both,
+    differences: Vec<String>,
+    count: usize,
+}
+
+impl<'a> Cases<'a> {
+    fn new(both: &'a Both) -> Cases<'a> {
+        Cases { both, differences: Vec::new(), count: 0 }
+    }
+
+    /// `rounds`: each is sent as one packet and ends with as many ReadyForQuery as it contains Query and Sync frames.
+    fn equal(&mut self, name: &str, setup: &[&str], rounds: &[Vec<u8>]) {
+        self.count += 1;
+        let (mut ours, mut theirs) = self.both.connect();
+        let mut traces = [String::new(), String::new()];
+        for (wire, trace) in [&mut ours, &mut theirs].into_iter().zip(&mut traces) {
+            for sql in setup {
+                let reply = wire.query(sql).expect("setup reaches the server");
+                if !reply.code().is_empty() {
+                    trace.push_str(&format!("setup {sql}: {:?}\n", reply.error));
+                }
+            }
+            for round in rounds {
+                match exchange(wire, round) {
+                    Ok(messages) => trace.push_str(&wire::trace(&messages)),
+                    Err(error) => trace.push_str(&format!("connection: {}\n", error.kind())),
+                }
+            }
+        }
+        if traces[0] != traces[1] {
+            self.differences
+                .push(format!("== {name}\n-- PostgreSQL\n{}-- Keystead\n{}", traces[1], traces[0]));
+        }
+    }
+
+    fn done(self, at_least: usize) {
+        assert!(self.count >= at_least, "only {} cases ran", self.count);
+        let differences = &self.differences;
+        assert!(
+            differences.is_empty(),
+            "{} of {} differ:\n{}",
+            differences.len(),
+            self.count,
+            differences.join("\n")
+        );
+        println!("{} wire cases equal", self.count);
+    }
+}
+
+/// Sends bytes and reads until every Query and Sync in them has been answered.
+fn exchange(wire: &mut Wire, bytes: &[u8]) -> std::io::Result<Vec<Message>> {
+    wire.send(bytes)?;
+    let mut messages = Vec::new();
+    for _ in 0..ends(bytes) {
+        messages.extend(wire.read_until_ready()?);
+    }
+    Ok(messages)
+}
+
+fn ends(mut bytes: &[u8]) -> usize {
+    let mut count = 0;
+    while bytes.len() >= 5 {
+        let length = u32::from_be_bytes([bytes[1], bytes[2], bytes[3], bytes[4]]) as usize;
+        count += usize::from(bytes[0] == b'Q' || bytes[0] == b'S');
+        bytes = bytes.get(length + 1..).unwrap_or_default();
+    }
+    count
+}
+
+fn all(frames: &[Vec<u8>]) -> Vec<u8> {
+    frames.concat()
+}
+
+#[test]
+fn simple_queries_answer_as_postgresql_does() {
+    let both = Both::start();
+    let mut cases = Cases::new(&both);
+    let table = ["DROP TABLE IF EXISTS w", "CREATE TABLE w (id int PRIMARY KEY, v text)"];
+    for sql in [";", "", "  ;; ", "-- nothing", "/* nothing */"] {
+        cases.equal(&format!("W10 {sql:?}"), &[], &[wire::query(sql)]);
+    }
+    for sql in [
+        "SELECT 1; SELECT 2; INSERT INTO w VALUES (1, 'x')",
+        "INSERT INTO w VALUES (2, 'y'); SELECT 1/0; INSERT INTO w VALUES (3, 'z')",
+        "SELECT 1;;SELECT 2;",
+        "BEGIN; INSERT INTO w VALUES (4, 'a')",
+        "BEGIN; SELECT 1/0",
+        "BEGIN; INSERT INTO w VALUES (5, 'a'); COMMIT; SELECT 1/0",
+        "INSERT INTO w VALUES (6, 'a'); COMMIT; SELECT 1/0",
+        "SELECT 1; SELEC 2",
+    ] {
+        let rounds = [wire::query(sql), wire::query("ROLLBACK"), wire::query("SELECT count(*) FROM w")];
+        cases.equal(&format!("W11 {sql}"), &table, &rounds);
+    }
+    let rounds = ["BEGIN", "SELECT 1/0", "SELECT 1", "COMMIT", "SELECT 1"].map(wire::query);
+    cases.equal("W12 failed block", &table, &rounds);
+    let tags = [
+        "INSERT INTO w VALUES (1, 'a'), (2, 'b')",
+        "UPDATE w SET v = 'c'",
+        "DELETE FROM w WHERE id = 1",
+        "SELECT * FROM w",
+        "CREATE TABLE w2 AS SELECT 1 AS a",
+        "BEGIN",
+        "SAVEPOINT s",
+        "RELEASE s",
+        "SAVEPOINT s",
+        "ROLLBACK TO s",
+        "COMMIT",
+        "START TRANSACTION",
+        "ROLLBACK",
+        "SET application_name = 'x'",
+        "SHOW application_name",
+        "RESET application_name",
+        "DROP TABLE w2",
+        "PREPARE p AS SELECT 1",
+        "EXECUTE p",
+        "DEALLOCATE p",
+        "DISCARD ALL",
+        "TRUNCATE w",
+        "CREATE INDEX w_v ON w (v)",
+        "DROP INDEX w_v",
+        "ALTER TABLE w ADD COLUMN z int",
+        "CREATE VIEW w3 AS SELECT 1 AS one",
+        "DROP VIEW w3",
+        "CREATE SCHEMA w4",
+        "DROP SCHEMA w4",
+        "CREATE SEQUENCE w5",
+        "DROP SEQUENCE w5",
+        "COMMENT ON TABLE w IS 'x'",
+        "LISTEN x",
+        "UNLISTEN x",
+        "VALUES (1)",
+        "EXPLAIN SELECT nosuch",
+    ];
+    for tag in tags {
+        cases.equal(&format!("W13 {tag}"), &table, &[wire::query(tag), wire::query("SELECT 1")]);
+    }
+    cases.equal(
+        "W14 BEGIN twice",
+        &[],
+        &[wire::query("BEGIN"), wire::query("BEGIN"), wire::query("ROLLBACK")],
+    );
+    cases.equal("W14 COMMIT outside", &[], &[wire::query("COMMIT"), wire::query("ROLLBACK")]);
+    for setting in [
+        "application_name = 'w07'",
+        "timezone = 'Asia/Tokyo'",
+        "datestyle = 'ISO, DMY'",
+        "client_encoding = 'UTF8'",
+    ] {
+        cases.equal(&format!("W07 {setting}"), &[], &[wire::query(&format!("SET {setting}"))]);
+    }
+    cases.done(50);
+}
+
+#[test]
+fn the_extended_protocol_answers_as_postgresql_does() {
+    let both = Both::start();
+    let mut cases = Cases::new(&both);
+    let table =
+        ["DROP TABLE IF EXISTS w", "CREATE TABLE w (id int PRIMARY KEY, v text, n numeric, l bigint)"];
+    let bind = |values: &[Option<&[u8]>]| wire::bind("", "", &[], values, &[]);
+    let run = |sql: &str, values: &[Option<&[u8]>]| {
+        all(&[
+            wire::parse("", sql, &[]),
+            bind(values),
+            wire::describe(b'P', ""),
+            wire::execute("", 0),
+            wire::sync(),
+        ])
+    };
+    cases.equal("W20 everything in one packet", &[], &[run("SELECT $1::int + 1, 'x'", &[Some(b"41")])]);
+    cases.equal("W10 empty", &[], &[run("", &[]), run(";", &[])]);
+    cases.equal("W20 two batches in one packet", &[], &[all(&[run("SELECT 1", &[]), run("SELECT 2", &[])])]);
+    let failing = all(&[
+        wire::parse("", "INSERT INTO w (id) VALUES (1)", &[]),
+        bind(&[]),
+        wire::execute("", 0),
+        wire::parse("", "SELECT 1/0", &[]),
+        bind(&[]),
+        wire::execute("", 0),
+        wire::parse("", "INSERT INTO w (id) VALUES (2)", &[]),
+        bind(&[]),
+        wire::execute("", 0),
+        wire::sync(),
+    ]);
+    cases.equal(
+        "SQ19 after an error everything up to Sync is skipped",
+        &table,
+        &[failing, wire::query("SELECT count(*) FROM w")],
+    );
+    for sql in [
+        "SELECT * FROM w WHERE id = $1",
+        "SELECT $1::int4",
+        "SELECT id FROM w LIMIT $1",
+        "SELECT id FROM w LIMIT $1 OFFSET $2",
+        "INSERT INTO w VALUES ($1, $2, $3, $4)",
+        "INSERT INTO w VALUES ($1, $2, $3, $4) RETURNING *",
+        "UPDATE w SET v = $1 WHERE id = $2",
+        "DELETE FROM w WHERE l < $1",
+        "SELECT $1 + $2",
+        "SELECT $1",
+        "SELECT coalesce($1, id) FROM w",
+        "SELECT id FROM w WHERE id = ANY($1)",
+        "SELECT $1 IS NULL",
+        "SELECT $2::int",
+        "SELECT $1 || 'x'",
+        "SELECT 'x' || $1",
+        "SELECT $1 = 'x'",
+        "SELECT $1 > 5",
+        "SELECT 5 + $1",
+        "SELECT id FROM w WHERE id IN ($1, $2)",
+        "SELECT id FROM w WHERE v LIKE $1",
+        "SELECT CASE WHEN $1 THEN 1 ELSE 2 END",
+        "SELECT id FROM w WHERE l BETWEEN $1 AND $2",
+        "SELECT lower($1)",
+        "SELECT $1::text, $1::text",
+        "SELECT $1::int, $2::text, $1",
+        "SELECT sum($1::numeric)",
+        "SELECT now() - $1",
+        "SELECT now() + $1",
+        "SELECT current_date + $1",
+        "SELECT ARRAY[$1, 2]",
+        "SELECT id FROM w ORDER BY $1",
+        "SELECT abs($1)",
+        "SELECT n * $1 FROM w",
+        "SELECT l / $1 FROM w",
+        "VALUES ($1, 1)",
+        "SELECT id FROM w WHERE $1",
+        "SELECT NOT $1",
+        "SELECT generate_series(1, $1)",
+        "SELECT '{}'::jsonb -> $1",
+        "SELECT nosuch",
+        "BEGIN",
+        "SET application_name = 'x'",
+        "CREATE TABLE w9 (a int)",
+        "SELECT 1; SELECT 2",
+        "SELEC",
+        "SELECT greatest($1, 1.5)",
+        "WITH x AS (SELECT $1::int AS a) SELECT a FROM x",
+        "SELECT id FROM w WHERE (id, v) = ($1, $2)",
+        "SELECT $1::varchar(3), $2::numeric(5,2)",
+        "SELECT substring($1 from $2)",
+        "SELECT extract(year from $1::date)",
+        "INSERT INTO w (id) SELECT $1",
+        "SELECT $1 UNION SELECT 1",
+    ] {
+        let describe = all(&[wire::parse("s", sql, &[]), wire::describe(b'S', "s"), wire::sync()]);
+        cases.equal(&format!("W23 W24 {sql}"), &table, &[describe, wire::query("ROLLBACK")]);
+    }
+    let given =
+        all(&[wire::parse("s", "SELECT $1, $2", &[23, 1700]), wire::describe(b'S', "s"), wire::sync()]);
+    cases.equal("W24 types the client gives win", &[], &[given]);
+    let zero =
+        all(&[wire::parse("s", "SELECT $1, $2::int", &[0, 0]), wire::describe(b'S', "s"), wire::sync()]);
+    cases.equal("W24 a zero oid means: infer", &[], &[zero]);
+    let more =
+        all(&[wire::parse("s", "SELECT $1::int", &[23, 25, 25]), wire::describe(b'S', "s"), wire::sync()]);
+    cases.equal("W24 more types than places", &[], &[more]);
+    let formats = |parameters: &[i16], results: &[i16]| {
+        all(&[
+            wire::parse("", "SELECT $1::int, $2::int, $3::int", &[]),
+            wire::bind("", "", parameters, &[Some(b"1"), Some(b"2"), Some(b"3")], results),
+            wire::execute("", 0),
+            wire::sync(),
+        ])
+    };
+    cases.equal("W26 two codes for three parameters", &[], &[formats(&[0, 0], &[])]);
+    cases.equal("W26 two codes for three columns", &[], &[formats(&[], &[0, 0])]);
+    cases.equal("W26 one code for all", &[], &[formats(&[0], &[1])]);
+    cases.equal("W26 a code of its own for each", &[], &[formats(&[0, 0, 0], &[1, 0, 1])]);
+    cases.equal("W26 an unknown code", &[], &[formats(&[], &[7])]);
+    for rows_max in [0, 1, 2, 5, i32::MAX, -1] {
+        let portal = all(&[
+            wire::parse("", "SELECT g FROM generate_series(1, 4) g", &[]),
+            bind(&[]),
+            wire::execute("", rows_max),
+            wire::execute("", rows_max),
+            wire::sync(),
+        ]);
+        cases.equal(&format!("W28 rows_max {rows_max}"), &[], &[portal]);
+    }
+    let across = [
+        all(&[
+            wire::parse("", "SELECT g FROM generate_series(1, 5) g", &[]),
+            wire::bind("p", "", &[], &[], &[]),
+            wire::execute("p", 2),
+            wire::sync(),
+        ]),
+        all(&[wire::execute("p", 2), wire::sync()]),
+        all(&[wire::execute("p", 2), wire::sync()]),
+        all(&[wire::execute("p", 2), wire::sync()]),
+        wire::query("COMMIT"),
+        all(&[wire::execute("p", 2), wire::sync()]),
+    ];
+    cases.equal("W28 a portal across Syncs of a block", &["BEGIN"], &across);
+    cases.equal("W28 a portal ends with its transaction", &[], &across[..2]);
+    let twice = all(&[wire::parse("n", "SELECT 1", &[]), wire::parse("n", "SELECT 2", &[]), wire::sync()]);
+    cases.equal("W30 a named statement twice", &[], &[twice]);
+    cases.equal("W30 bind to nothing", &[], &[all(&[wire::bind("", "none", &[], &[], &[]), wire::sync()])]);
+    cases.equal("W30 execute nothing", &[], &[all(&[wire::execute("none", 0), wire::sync()])]);
+    cases.equal(
+        "W30 describe nothing",
+        &[],
+        &[
+            all(&[wire::describe(b'S', "none"), wire::sync()]),
+            all(&[wire::describe(b'P', "none"), wire::sync()]),
+        ],
+    );
+    cases.equal(
+        "W30 close nothing",
+        &[],
+        &[all(&[wire::close(b'S', "none"), wire::close(b'P', "none"), wire::sync()])],
+    );
+    let rebind = all(&[
+        wire::parse("", "SELECT $1::int", &[]),
+        bind(&[Some(b"1")]),
+        bind(&[Some(b"2")]),
+        wire::execute("", 0),
+        wire::sync(),
+    ]);
+    cases.equal("W30 the unnamed portal is replaced", &[], &[rebind]);
+    let closed = [
+        all(&[wire::parse("c", "SELECT 1", &[]), wire::close(b'S', "c"), wire::sync()]),
+        all(&[wire::bind("", "c", &[], &[], &[]), wire::sync()]),
+    ];
+    cases.equal("W30 a closed statement is gone", &[], &closed);
+    for (count, values) in [("too few", &[][..]), ("too many", &[Some(&b"1"[..]), Some(&b"2"[..])][..])] {
+        cases.equal(&format!("parameters: {count}"), &[], &[run("SELECT $1::int", values)]);
+    }
+    cases.equal("a bad text parameter", &[], &[run("SELECT $1::int", &[Some(b"x")])]);
+    cases.equal("invalid UTF-8", &[], &[run("SELECT $1::text", &[Some(b"\xff")])]);
+    cases.equal("SQ22 NUL in a text parameter", &[], &[run("SELECT $1::text", &[Some(b"a\0b")])]);
+    cases.equal("NULL parameters", &[], &[run("SELECT $1::int IS NULL, $2::text", &[None, None])]);
+    let wrong_binary = all(&[
+        wire::parse("", "SELECT $1::int", &[]),
+        wire::bind("", "", &[1], &[Some(b"123")], &[]),
+        wire::execute("", 0),
+        wire::sync(),
+    ]);
+    cases.equal("a binary int of three bytes", &[], &[wrong_binary]);
+    cases.equal("Sync alone", &[], &[wire::sync(), all(&[wire::sync(), wire::sync()])]);
+    let mixed = all(&[wire::query("SELECT 1"), run("SELECT 2", &[]), wire::query("SELECT 3")]);
+    cases.equal("simple and extended in one packet", &[], &[mixed]);
+    let block = [run("BEGIN", &[]), run("SELECT 1/0", &[]), run("SELECT 1", &[]), run("COMMIT", &[])];
+    cases.equal("W12 extended", &[], &block);
+    let insert = |id: &[u8]| run("INSERT INTO w (id) VALUES ($1)", &[Some(id)]);
+    cases.equal(
+        "W13 extended tags",
+        &table,
+        &[insert(b"1"), insert(b"1"), run("SELECT id FROM w", &[]), run("DELETE FROM w", &[])],
+    );
+    cases.done(80);
+}
+
+/// Each type, NULL included, in and out in binary: bytes equal to PostgreSQL's.
+#[test]
+fn binary_values_are_byte_for_byte_those_of_postgresql() {
+    let both = Both::start();
+    let mut cases = Cases::new(&both);
+    let values: &[(&str, &[&str])] = &[
+        ("bool", &["true", "false"]),
+        ("int2", &["-32768", "0", "32767"]),
+        ("int4", &["-2147483648", "0", "2147483647"]),
+        ("int8", &["-9223372036854775808", "9223372036854775807"]),
+        ("float4", &["1.5", "-0", "NaN", "Infinity", "1e-38"]),
+        ("float8", &["1.5", "-0", "NaN", "-Infinity", "1e-300"]),
+        (
+            "numeric",
+            &[
+                "0",
+                "0.00",
+                "1",
+                "-1.50",
+                "12345678901234567890.123456789",
+                "1e20",
+                "1e-20",
+                "NaN",
+                "Infinity",
+                "10000",
+                "0.0001",
+            ],
+        ),
+        ("text", &["", "abc", "héllo €"]),
+        ("varchar", &["abc"]),
+        ("char(5)", &["ab"]),
+        ("bytea", &["\\x", "\\x00ff"]),
+        ("date", &["2000-01-01", "1999-12-31", "2024-02-29", "infinity", "0044-03-15 BC"]),
+        ("time", &["00:00", "23:59:59.999999", "24:00"]),
+        ("timestamp", &["2000-01-01", "2024-02-29 10:20:30.123456", "infinity", "-infinity", "1900-01-01"]),
+        ("timestamptz", &["2000-01-01 00:00+00", "2024-02-29 10:20:30.5+02"]),
+        ("interval", &["0", "1 year 2 months 3 days 04:05:06.789", "-1 mon +1 day"]),
+        ("uuid", &["a1eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"]),
+        ("json", &["{\"a\": 1}"]),
+        ("jsonb", &["{\"b\": 1, \"a\": [1, null]}", "1.50", "\"x\""]),
+        ("int8[]", &["{}", "{1,2,NULL}"]),
+        ("int4[]", &["{5}"]),
+        ("text[]", &["{}", "{a,NULL,\"b c\",\"\"}"]),
+        ("numeric[]", &["{1.5,NaN}"]),
+        ("bool[]", &["{t,f}"]),
+        ("oid", &["0", "4294967295"]),
+        ("name", &["abc"]),
+    ];
+    for (kind, texts) in values {
+        for text in *texts {
+            let out = all(&[
+                wire::parse("", &format!("SELECT $1::{kind}, $1::{kind} IS NULL"), &[]),
+                wire::bind("", "", &[0], &[Some(text.as_bytes())], &[1]),
+                wire::describe(b'P', ""),
+                wire::execute("", 0),
+                wire::sync(),
+            ]);
+            cases.equal(&format!("W25 {kind} {text} out"), &[], &[out]);
+            // What PostgreSQL sends in binary must be understood when it comes back in binary.
+            let mut truth = Wire::connect(both.oracle.address()).unwrap();
+            let ask = all(&[
+                wire::parse("", &format!("SELECT $1::{kind}"), &[]),
+                wire::bind("", "", &[0], &[Some(text.as_bytes())], &[1]),
+                wire::execute("", 0),
+                wire::sync(),
+            ]);
+            let messages = exchange(&mut truth, &ask).unwrap();
+            let row = messages.iter().find(|m| m.tag == b'D').expect("the oracle knows its own types");
+            let bytes = wire::row(&row.body).unwrap().remove(0);
+            let back = all(&[
+                wire::parse("", &format!("SELECT $1::{kind}, $1::{kind}"), &[]),
+                wire::bind("", "", &[1], &[bytes.as_deref()], &[0, 1]),
+                wire::execute("", 0),
+                wire::sync(),
+            ]);
+            cases.equal(&format!("W25 {kind} {text} in"), &[], &[back]);
+        }
+        let null = all(&[
+            wire::parse("", &format!("SELECT $1::{kind}"), &[]),
+            wire::bind("", "", &[1], &[None], &[1]),
+            wire::execute("", 0),
+            wire::sync(),
+        ]);
+        cases.equal(&format!("W25 {kind} NULL"), &[], &[null]);
+    }
+    cases.done(140);
+}
+
+#[test]
+fn copy_frames_answer_as_postgresql_does() {
+    let both = Both::start();
+    let mut cases = Cases::new(&both);
+    let table = ["DROP TABLE IF EXISTS w", "CREATE TABLE w (id int PRIMARY KEY, v text, n numeric)"];
+    let data = |text: &str| wire::frame(b'd', text.as_bytes());
+    let done = || wire::frame(b'c', &[]);
+    let fail = || wire::frame(b'f', b"enough\0");
+    let select = || wire::query("SELECT * FROM w ORDER BY id");
+    // The Query and its data travel together; the trace ends at the Query's ReadyForQuery.
+    let copies: &[(&str, Vec<Vec<u8>>)] = &[
+        ("COPY w FROM STDIN", vec![data("1\ta\t1.5\n2\t\\N\t\\N\n"), data("3\tx\\ty\\\\\t2\n"), done()]),
+        ("COPY w FROM STDIN", vec![data("1\ta\t1.5\n"), data("\\.\n"), done()]),
+        ("COPY w FROM STDIN", vec![data("1\ta\t1."), data("5\n2\tb\t1\n"), done()]),
+        ("COPY w FROM STDIN", vec![done()]),
+        ("COPY w FROM STDIN", vec![data("1\ta\t1\n"), fail()]),
+        ("COPY w FROM STDIN", vec![data("1\ta\t1\nx\tb\t1\n"), done()]),
+        ("COPY w FROM STDIN", vec![data("1\ta\t1\n1\tb\t1\n"), done()]),
+        ("COPY w FROM STDIN", vec![data("1\ta\n"), done()]),
+        ("COPY w FROM STDIN", vec![data("1\ta\t1\t2\n"), done()]),
+        ("COPY w (id, v) FROM STDIN", vec![data("1\ta\n"), done()]),
+        (
+            "COPY w (v, id) FROM STDIN CSV",
+            vec![data("\"a,b\",1\n\"c\"\"d\",2\n,3\n\"\",4\n\"two\nlines\",5\n"), done()],
+        ),
+        (
+            "COPY w FROM STDIN WITH (FORMAT csv, HEADER, DELIMITER ';', NULL 'nil')",
+            vec![data("id;v;n\n1;nil;2\n2;x;nil\n"), done()],
+        ),
+        ("COPY w FROM STDIN WITH (DELIMITER '|')", vec![data("1|a|2\n"), done()]),
+        ("COPY w (nosuch) FROM STDIN", vec![]),
+        ("COPY nosuch FROM STDIN", vec![]),
+        ("COPY w FROM STDIN WITH (FORMAT nosuch)", vec![]),
+    ];
+    for (sql, frames) in copies {
+        let round = [wire::query(sql), frames.concat()].concat();
+        cases.equal(&format!("W40 {sql} {}", frames.len()), &table, &[round, select()]);
+    }
+    let rows = [
+        "DROP TABLE IF EXISTS w",
+        "CREATE TABLE w (id int PRIMARY KEY, v text, n numeric)",
+        "INSERT INTO w VALUES (1, 'a', 1.50), (2, NULL, NULL), (3, E'tab\\tnl\\nbs\\\\ q\" c,', 0), (4, '', 2)",
+    ];
+    for sql in [
+        "COPY w TO STDOUT",
+        "COPY w (v, id) TO STDOUT",
+        "COPY w TO STDOUT CSV",
+        "COPY w TO STDOUT WITH (FORMAT csv, HEADER)",
+        "COPY (SELECT id, v FROM w WHERE id < 3 ORDER BY id DESC) TO STDOUT",
+        "COPY w TO STDOUT WITH (FORMAT csv, QUOTE '''', NULL 'nil', DELIMITER ';')",
+        "COPY w TO STDOUT (FORMAT binary)",
+        "COPY (SELECT 1/0) TO STDOUT",
+        "COPY (SELECT 1 WHERE false) TO STDOUT CSV HEADER",
+        "COPY w TO STDOUT WITH (FORMAT csv, FORCE_QUOTE *)",
+        "COPY w TO STDOUT; SELECT 1",
+    ] {
+        cases.equal(&format!("W40 {sql}"), &rows, &[wire::query(sql)]);
+    }
+    cases.done(27);
+}
+
+#[test]
+fn startup_and_its_refusals() {
+    let subject = Subject::start();
+    let address = subject.address();
+    // W01: no TLS here, so the answer is N and plaintext goes on.
+    for code in [80_877_103, 80_877_104] {
+        let mut wire = Wire::open(&address).unwrap();
+        wire.send(&wire::request(code)).unwrap();
+        let answer = wire.read_byte().unwrap();
+        if crate::subject::is_oracle() && answer == b'G' {
+            continue; // the oracle may be built with GSS, which this client does not speak
+        }
+        assert_eq!(answer, b'N', "request {code}");
+        wire.send(&wire::startup(196_608, &[("user", &address.user), ("database", &address.database)]))
+            .unwrap();
+        wire.log_in(&address.password).unwrap();
+        assert_eq!(wire.query("SELECT 1").unwrap().scalar(), Some("1"));
+    }
+    // W04: what drivers read before their first query.
+    let mut wire = subject.connect();
+    let parameter =
+        |wire: &Wire, name: &str| wire.parameters.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+    for (name, value) in [
+        ("server_encoding", "UTF8"),
+        ("client_encoding", "UTF8"),
+        ("DateStyle", "ISO, MDY"),
+        ("IntervalStyle", "postgres"),
+        ("integer_datetimes", "on"),
+        ("standard_conforming_strings", "on"),
+        ("is_superuser", "on"),
+        ("in_hot_standby", "off"),
+        ("default_transaction_read_only", "off"),
+    ] {
+        assert_eq!(parameter(&wire, name).as_deref(), Some(value), "{name}");
+    }
+    assert!(parameter(&wire, "server_version").unwrap().starts_with("15."));
+    assert!(parameter(&wire, "TimeZone").is_some());
+    assert_eq!(parameter(&wire, "session_authorization").as_deref(), Some(address.user.as_str()));
+    assert_ne!(wire.key, (0, 0), "BackendKeyData");
+    assert_eq!(wire.query("SELECT 1").unwrap().scalar(), Some("1"));
+
+    // W05, W06: refused by name.
+    let refused = |change: &dyn Fn(&mut tests::Address)| {
+        let mut wrong = address.clone();
+        change(&mut wrong);
+        Wire::connect(&wrong).err().expect("it is refused").to_string()
+    };
+    assert!(refused(&|a| a.password = "wrong-password".into()).starts_with("28P01"));
+    assert!(refused(&|a| a.user = "nobody".into()).starts_with("28P01"));
+    assert!(refused(&|a| a.database = "nosuch".into()).starts_with("3D000"));
+
+    // W03: a major version that does not exist, and a minor that is newer.
+    let mut old = Wire::open(&address).unwrap();
+    old.send(&wire::startup(2 << 16, &[("user", &address.user)])).unwrap();
+    let answer = old.read().map(|m| wire::problem(&m.body).code);
+    assert!(matches!(answer.as_deref(), Ok("0A000") | Err(_)), "{answer:?}");
+    let mut newer = Wire::open(&address).unwrap();
+    newer.send(&wire::startup(196_610, &[("user", &address.user), ("database", &address.database)])).unwrap();
+    newer.log_in(&address.password).unwrap();
+    assert_eq!(newer.query("SELECT 1").unwrap().scalar(), Some("1"));
+}
+
+#[test]
+fn hostile_first_bytes_end_one_connection_and_nothing_else() {
+    let subject = Subject::start();
+    let address = subject.address();
+    let hostile: &[&[u8]] = &[
+        &[0xff; 64],
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[0, 0, 0, 0],
+        &[0, 0, 0, 7, 0, 3, 0],
+        &[0x7f, 0xff, 0xff, 0xff, 0, 3, 0, 0],
+        &[0x80, 0, 0, 0, 0, 3, 0, 0],
+        &[0, 0, 0, 9, 0, 3, 0, 0, b'u'],
+        &[0, 0, 0, 8, 0, 3, 0, 0],
+        &[0, 0, 0, 8, 4, 210, 22, 255],
+    ];
+    for bytes in hostile {
+        let mut wire = Wire::open(&address).unwrap();
+        let _ = wire.send(bytes);
+        let _ = wire.stream().shutdown(std::net::Shutdown::Write);
+        // An error message or the end of the stream; never anything else, never silence.
+        while let Ok(message) = wire.read() {
+            assert!(message.tag == b'E' || message.tag == b'R', "{bytes:?} was answered with {message:?}");
+        }
+        assert_eq!(subject.connect().query("SELECT 1").unwrap().scalar(), Some("1"));
+    }
+    // After login: lengths and counts that lie.
+    let bad_frames: Vec<Vec<u8>> = vec![
+        vec![b'Q', 0, 0, 0, 3],
+        vec![b'Q', 0x80, 0, 0, 0],
+        vec![b'Q', 0, 0, 0, 8, b'a', b'b', b'c', b'd'],
+        wire::frame(b'P', b"no terminator"),
+        wire::frame(b'B', b"\0\0\xff\xff"),
+        wire::frame(b'B', b"\0\0\0\0\xff\xff\0\0"),
+        wire::frame(b'B', b"\0\0\0\0\0\x01\x7f\xff\xff\xff"),
+        wire::frame(b'D', b"Xname\0"),
+        wire::frame(b'C', b""),
+        wire::frame(b'E', b"\0"),
+        wire::frame(b'Y', b"unknown"),
+    ];
+    for frame in bad_frames {
+        let mut wire = subject.connect();
+        let _ = wire.send(&[frame.clone(), wire::sync()].concat());
+        let mut codes = Vec::new();
+        while let Ok(message) = wire.read() {
+            match message.tag {
+                b'E' => codes.push(wire::problem(&message.body).code),
+                b'Z' => break,
+                _ => {}
+            }
+        }
+        assert!(
+            codes.iter().all(|c| c.starts_with("08")
+                || c.starts_with("22")
+                || c.starts_with("26")
+                || c.starts_with("42")),
+            "{frame:?}: {codes:?}"
+        );
+        assert_eq!(subject.connect().query("SELECT 1").unwrap().scalar(), Some("1"), "after {frame:?}");
+    }
+    // W06: half a startup packet is held open; others are served meanwhile.
+    let mut held: Vec<Wire> = (0..20).map(|_| Wire::open(&address).unwrap()).collect();
+    for (n, wire) in held.iter_mut().enumerate() {
+        let _ = wire.stream().write_all(&wire::request(80_877_103)[..n % 8]);
+    }
+    let begun = Instant::now();
+    assert_eq!(subject.connect().query("SELECT 1").unwrap().scalar(), Some("1"));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_cancel_request_stops_the_query_and_nothing_else() {
+    let subject = Subject::start();
+    let address = subject.address();
+    let mut victim = subject.connect();
+    let long = "SELECT count(*) FROM generate_series(1, 100000000) a, generate_series(1, 100) b";
+    let stop = |key: (u32, u32)| Wire::open(&address).unwrap().send(&wire::cancel(key)).unwrap();
+
+    // A wrong key and an idle session: nothing happens.
+    stop((victim.key.0, victim.key.1 ^ 1));
+    stop(victim.key);
+    assert_eq!(victim.query("SELECT 1").unwrap().scalar(), Some("1"));
+
+    victim.send(&wire::query(long)).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let begun = Instant::now();
+    stop(victim.key);
+    let messages = victim.read_until_ready().unwrap();
+    let took = begun.elapsed();
+    let error = messages.iter().find(|m| m.tag == b'E').expect("the query ends with an error");
+    assert_eq!(wire::problem(&error.body).code, "57014");
+    assert!(took < Duration::from_millis(1_000), "cancelled only after {took:?}");
+    assert_eq!(victim.query("SELECT 2").unwrap().scalar(), Some("2"));
+
+    // Waiting on a lock is cancelled as well.
+    let mut holder = subject.connect();
+    holder.query("CREATE TABLE cancel_lock (id int PRIMARY KEY, v int)").unwrap();
+    holder.query("INSERT INTO cancel_lock VALUES (1, 1)").unwrap();
+    holder.query("BEGIN").unwrap();
+    assert_eq!(holder.query("UPDATE cancel_lock SET v = 2 WHERE id = 1").unwrap().code(), "");
+    victim.send(&wire::query("UPDATE cancel_lock SET v = 3 WHERE id = 1")).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    stop(victim.key);
+    let messages = victim.read_until_ready().unwrap();
+    let error = messages.iter().find(|m| m.tag == b'E').expect("the wait ends with an error");
+    assert_eq!(wire::problem(&error.body).code, "57014");
+    assert_eq!(holder.query("COMMIT").unwrap().code(), "");
+    assert_eq!(victim.query("SELECT v FROM cancel_lock").unwrap().scalar(), Some("2"));
+
+    // The end of a client in a block rolls back and gives its locks to others.
+    let mut gone = subject.connect();
+    gone.query("BEGIN").unwrap();
+    assert_eq!(gone.query("UPDATE cancel_lock SET v = 9 WHERE id = 1").unwrap().code(), "");
+    drop(gone);
+    victim.query("SET lock_timeout = '10s'").unwrap();
+    assert_eq!(
+        victim.query("UPDATE cancel_lock SET v = v + 1 WHERE id = 1 RETURNING v").unwrap().scalar(),
+        Some("3")
+    );
+}
+
+/// W50: errors carry what drivers branch on.
+#[test]
+fn errors_name_what_went_wrong() {
+    let both = Both::start();
+    let (mut ours, mut theirs) = both.connect();
+    for wire in [&mut ours, &mut theirs] {
+        let made = wire.query("CREATE TABLE fields (id int PRIMARY KEY, n int NOT NULL CONSTRAINT positive CHECK (n > 0), u text UNIQUE)");
+        assert_eq!(made.unwrap().code(), "");
+        assert_eq!(wire.query("INSERT INTO fields VALUES (1, 1, 'a')").unwrap().code(), "");
+    }
+    let mut wrong = Vec::new();
+    for (sql, letters) in [
+        ("INSERT INTO fields VALUES (1, 1, 'b')", &b"SVCMDstn"[..]),
+        ("INSERT INTO fields VALUES (2, 1, 'a')", b"SVCMDstn"),
+        ("INSERT INTO fields VALUES (2, NULL, 'c')", b"SVCMstc"),
+        ("INSERT INTO fields VALUES (2, 0, 'c')", b"SVCMstn"),
+        ("SELECT nosuch FROM fields", b"SVCMP"),
+        ("SELECT * FROM nosuch", b"SVCMP"),
+        ("SELECT nosuch(1)", b"SVCP"),
+        ("SELECT 1 + + FROM", b"SVC"),
+        ("SELECT 1/0", b"SVCM"),
+        ("SELECT 'x'::int", b"SVCMP"),
+        ("SELECT 2147483647 + 1", b"SVCM"),
+        ("CREATE TABLE fields (a int)", b"SVCM"),
+    ] {
+        let (got, right) =
+            (ours.query(sql).unwrap().error.unwrap_or_default(), theirs.query(sql).unwrap().error.unwrap());
+        for letter in letters {
+            if got.field(*letter) != right.field(*letter) {
+                wrong.push(format!(
+                    "{sql}: {}: expected {:?}, got {:?}",
+                    char::from(*letter),
+                    right.field(*letter),
+                    got.field(*letter)
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} fields differ:\n{}", wrong.len(), wrong.join("\n"));
+}
