@@ -76,6 +76,14 @@ pub enum Identity {
     Sweep,
 }
 
+impl Identity {
+    /// The identity of a plain command on its way to its router, which gives it a slot and the slot's next number: 0 is
+    /// never a number of a slot. All tries of the command then keep them.
+    pub fn unassigned(node: NodeId, boot: Boot) -> Self {
+        Self::Slot { node, boot, slot: 0, number: 0 }
+    }
+}
+
 /// The locks an open transaction holds at an owner.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LockSet {
@@ -325,6 +333,18 @@ pub enum Rejection {
         /// Bytes it may have.
         bytes_max: u64,
     },
+}
+
+/// The digest of (key, revision) pairs in order: what [`Condition::RangeDigest`] carries. xxh3-128 over each key's length
+/// (u64, little-endian), its bytes and the revision (u64, little-endian).
+pub fn range_digest<'a>(pairs: impl IntoIterator<Item = (&'a [u8], Revision)>) -> u128 {
+    let mut hash = xxhash_rust::xxh3::Xxh3::new();
+    for (key, revision) in pairs {
+        hash.update(&(key.len() as u64).to_le_bytes());
+        hash.update(key);
+        hash.update(&revision.0.to_le_bytes());
+    }
+    hash.digest128()
 }
 
 impl Rejection {

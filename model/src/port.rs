@@ -19,8 +19,8 @@ use bytes::Bytes;
 use crate::{
     catalog::{Catalog, Change},
     command::{Command, LockSet, Outcome},
-    error::Result,
-    id::{IndexId, NodeId, Boot, PartitionId, SessionId, TableId},
+    error::{Error, Result},
+    id::{Boot, CommandId, IndexId, NodeId, PartitionId, RoleId, SessionId, TableId},
     read::{At, Page, ReadPoint, Scan},
     request::{Request, Response},
 };
@@ -129,6 +129,16 @@ pub trait Dispatch: Send + Sync {
 
     /// Ends a lock set, or (with `keep`) releases what was taken after its first `keep` locks.
     fn unlock(&self, partition: &PartitionId, set: LockSet, keep: Option<usize>) -> Reply<()>;
+
+    /// What became of a named command in a partition, as far as it is remembered; none if it is not known there.
+    fn command_status(
+        &self,
+        _partition: &PartitionId,
+        _principal: RoleId,
+        _id: CommandId,
+    ) -> Reply<Option<Outcome>> {
+        Reply::now(Err(Error::unsupported("command status is not kept here", "Connect to a server.")))
+    }
 }
 
 /// Locks to take.
