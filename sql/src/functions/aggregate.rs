@@ -7,7 +7,7 @@ use model::{
     Result, Type, Value,
     types::Scalar as Element,
     value::{
-        Array, Interval, Jsonb, Numeric, NumericSum, ValueError, datetime,
+        Array, Interval, Jsonb, Numeric, NumericSum, ValueError,
         json::{self, ArrayBuilder, ObjectBuilder},
     },
 };
@@ -210,7 +210,7 @@ impl Accumulator for IntervalSum {
         let Value::Interval(value) = &a[0] else { unreachable!("resolution gave an interval") };
         self.sum = Some(match self.sum {
             None => *value,
-            Some(sum) => super::io::arith::add_intervals(sum, *value)?,
+            Some(sum) => sum.add(*value)?,
         });
         self.count += 1;
         Ok(())
@@ -221,7 +221,7 @@ impl Accumulator for IntervalSum {
         if !self.average {
             return Ok(Value::Interval(sum));
         }
-        Ok(Value::Interval(super::io::arith::divide_interval(sum, self.count as f64)?))
+        Ok(Value::Interval(sum.div(self.count as f64)?))
     }
 }
 

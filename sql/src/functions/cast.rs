@@ -244,21 +244,16 @@ fn json_mismatch(found: Node<'_>, wanted: &str) -> Error {
 }
 
 fn temporal(context: &Context, value: &Value, to: Type, typmod: Typmod) -> Result<Value> {
-    use super::io::arith;
     let zone = &context.text.zone;
     Ok(match (value, to) {
-        (Value::Date(date), Type::Timestamp) => Value::Timestamp(arith::date_to_timestamp(*date)?),
-        (Value::Date(date), Type::Timestamptz) => {
-            Value::Timestamptz(arith::timestamp_to_timestamptz(arith::date_to_timestamp(*date)?, zone)?)
-        }
-        (Value::Timestamp(at), Type::Timestamptz) => Value::Timestamptz(arith::timestamp_to_timestamptz(*at, zone)?),
-        (Value::Timestamp(at), Type::Date) => Value::Date(arith::timestamp_to_date(*at)?),
-        (Value::Timestamp(at), Type::Time) => arith::timestamp_to_time(*at).map_or(Value::Null, Value::Time),
+        (Value::Date(date), Type::Timestamp) => Value::Timestamp(date.to_timestamp()?),
+        (Value::Date(date), Type::Timestamptz) => Value::Timestamptz(date.to_timestamptz(zone)?),
+        (Value::Timestamp(at), Type::Timestamptz) => Value::Timestamptz(zone.to_instant(*at)?),
+        (Value::Timestamp(at), Type::Date) => Value::Date(at.date()),
+        (Value::Timestamp(at), Type::Time) => at.time().map_or(Value::Null, Value::Time),
         (Value::Timestamptz(at), Type::Timestamp) => Value::Timestamp(zone.to_local(*at)),
-        (Value::Timestamptz(at), Type::Date) => Value::Date(arith::timestamp_to_date(zone.to_local(*at))?),
-        (Value::Timestamptz(at), Type::Time) => {
-            arith::timestamp_to_time(zone.to_local(*at)).map_or(Value::Null, Value::Time)
-        }
+        (Value::Timestamptz(at), Type::Date) => Value::Date(zone.to_local(*at).date()),
+        (Value::Timestamptz(at), Type::Time) => zone.to_local(*at).time().map_or(Value::Null, Value::Time),
         (Value::Time(time), Type::Interval) => Value::Interval(datetime::Interval::new(0, 0, time.micros())),
         (Value::Interval(interval), Type::Time) => Value::Time(datetime::Time::wrapping(interval.micros)),
         _ => return parse(context, value, to, typmod),

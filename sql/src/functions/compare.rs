@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 
 use model::{
     Result, Type, Value,
-    value::{Date, Timestamp, datetime, trim_blanks},
+    value::{Timestamp, trim_blanks},
 };
 
 use super::{Accepts, Definitions, IntoAccepts, Scalar};
@@ -112,7 +112,7 @@ impl Order for Moments {
 
 fn local(value: &Value) -> Result<Timestamp> {
     match value {
-        Value::Date(date) => midnight(*date),
+        Value::Date(date) => Ok(date.to_timestamp()?),
         Value::Timestamp(at) | Value::Timestamptz(at) => Ok(*at),
         other => unreachable!("resolution gave a date or timestamp, not {:?}", other.natural_type()),
     }
@@ -121,12 +121,8 @@ fn local(value: &Value) -> Result<Timestamp> {
 fn instant(context: &Context, value: &Value) -> Result<Timestamp> {
     match value {
         Value::Timestamptz(at) => Ok(*at),
-        other => Ok(super::io::arith::timestamp_to_timestamptz(local(other)?, &context.text.zone)?),
+        other => Ok(context.text.zone.to_instant(local(other)?)?),
     }
-}
-
-fn midnight(date: Date) -> Result<Timestamp> {
-    Ok(super::io::arith::date_to_timestamp(date)?)
 }
 
 fn by_value() -> [Scalar; 6] {

@@ -150,7 +150,7 @@ pub(super) fn to_jsonb(context: &Context, value: &Value) -> Result<Jsonb> {
         Value::Json(source) => Ok(Jsonb::parse(source)?),
         value => {
             let of = value.natural_type().unwrap_or(Type::Text);
-            Ok(Jsonb::string(&super::io::write(context, value, of)))
+            Ok(Jsonb::from_value(value, of, &context.text)?)
         }
     }
 }

@@ -24,12 +24,14 @@ pub mod aggregate;
 pub mod array;
 pub mod cast;
 pub mod compare;
+pub mod datetime;
 mod io;
 pub mod json;
 pub mod math;
 pub mod pattern;
 pub mod session;
 pub mod set;
+pub mod template;
 pub mod text;
 
 /// What a parameter accepts.
@@ -215,11 +217,13 @@ fn definitions() -> &'static Definitions {
             array::define,
             cast::define,
             compare::define,
+            datetime::define,
             json::define,
             math::define,
             pattern::define,
             session::define,
             set::define,
+            template::define,
             text::define,
         ] {
             define(&mut definitions);

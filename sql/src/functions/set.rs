@@ -2,7 +2,7 @@
 
 use model::{
     Code, Error, Result, Type, Value,
-    value::{Interval, Numeric, Timestamp, Zone, datetime},
+    value::{Interval, Numeric, Timestamp, Zone},
 };
 
 use super::{Accepts, Body, Definitions, Gives, RowIterator, array_of, boolean, int, numeric};
@@ -148,8 +148,8 @@ fn moments(a: &[Value], zone: Option<Zone>, wrap: fn(Timestamp) -> Value) -> Res
             return None;
         }
         next = match &zone {
-            None => super::io::arith::add_to_timestamp(value, step).ok(),
-            Some(zone) => super::io::arith::add_to_timestamptz(value, step, zone).ok(),
+            None => value.add_interval(step).ok(),
+            Some(zone) => value.add_interval_in(step, zone).ok(),
         };
         Some(Ok(wrap(value)))
     })))
