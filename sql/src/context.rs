@@ -53,6 +53,52 @@ pub trait Settings: Send + Sync {
     fn get(&self, name: &str) -> Option<String>;
     /// `SET [LOCAL] name = value`.
     fn set(&self, name: &str, value: &str, local: bool) -> Result<String>;
+    /// `SHOW ALL` and `pg_settings`: all parameters, by name.
+    fn all(&self) -> Vec<Setting>;
+    /// `pg_stat_activity`: what every session of this server does now.
+    fn activity(&self) -> Vec<Activity>;
+}
+
+/// One parameter, as `pg_settings` shows it.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: String,
+    /// Its value now.
+    pub value: String,
+    /// Its value after `RESET`.
+    pub reset: String,
+    /// What it does, in one sentence.
+    pub description: String,
+    /// Whether a session may set it.
+    pub settable: bool,
+}
+
+/// One session, as `pg_stat_activity` shows it.
+#[derive(Clone, Debug)]
+pub struct Activity {
+    /// `pg_backend_pid()` of that session.
+    pub process_id: i32,
+    /// Its database.
+    pub database: DatabaseId,
+    /// Its user.
+    pub role: RoleId,
+    /// What it calls itself.
+    pub application_name: String,
+    /// Where it comes from, without the port.
+    pub client_address: Option<String>,
+    /// Since when it exists.
+    pub backend_start: Timestamp,
+    /// When its transaction began.
+    pub transaction_start: Option<Timestamp>,
+    /// When its last statement began.
+    pub query_start: Option<Timestamp>,
+    /// When its state changed.
+    pub state_change: Option<Timestamp>,
+    /// `active`, `idle`, `idle in transaction`, `idle in transaction (aborted)`.
+    pub state: &'static str,
+    /// The text of its last statement.
+    pub query: String,
 }
 
 /// Numbers of sequences that this session has reserved.
