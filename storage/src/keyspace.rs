@@ -73,7 +73,7 @@ pub mod meta {
     pub const SEQUENCE: u8 = 0x06;
     /// `table u32`: the table has a storage generation other than 0 in some partition.
     pub const SWITCHED: u8 = 0x07;
-    /// `point · partition · storage`: rows nobody sees any more. Local: left out of hashes and images.
+    /// What nobody sees any more, for the collector. Local: left out of hashes and images.
     pub const DEAD: u8 = 0x08;
     /// Version of the layout.
     pub const FORMAT: u8 = 0x09;
@@ -160,9 +160,30 @@ pub fn meta_number_key(kind: u8, number: u32) -> [u8; 6] {
     [region::META, kind, n[0], n[1], n[2], n[3]]
 }
 
+/// What a record of something dead is about: the byte behind [`meta::DEAD`].
+pub mod dead {
+    /// One storage of a table in a partition: point, partition, storage id.
+    pub const STORAGE: u8 = 1;
+    /// Everything of a table: table u32.
+    pub const TABLE: u8 = 2;
+    /// Everything of an index: table u32, index u32.
+    pub const INDEX: u8 = 3;
+}
+
+/// The record of a table that was dropped.
+pub fn dead_table_key(table: TableId) -> Vec<u8> {
+    [&[region::META, meta::DEAD, dead::TABLE][..], &table.0.to_be_bytes()].concat()
+}
+
+/// The record of an index that was dropped.
+pub fn dead_index_key(table: TableId, index: IndexId) -> Vec<u8> {
+    let numbers = [table.0.to_be_bytes(), index.0.to_be_bytes()].concat();
+    [&[region::META, meta::DEAD, dead::INDEX][..], &numbers].concat()
+}
+
 /// The record of rows nobody sees any more.
-pub fn dead_key(partition: &PartitionId, table: TableId, generation: Revision) -> Vec<u8> {
-    let mut key = vec![region::META, meta::DEAD];
+pub fn dead_storage_key(partition: &PartitionId, table: TableId, generation: Revision) -> Vec<u8> {
+    let mut key = vec![region::META, meta::DEAD, dead::STORAGE];
     key.extend_from_slice(&partition.point().0.to_be_bytes());
     push_partition(&mut key, partition.as_bytes());
     push_storage(&mut key, table, generation);
@@ -376,7 +397,7 @@ pub fn point_of(key: &[u8]) -> Option<Point> {
         region::COUNTERS | region::DATA => 1,
         region::PARTITIONS => 5,
         region::DUE => 10,
-        region::META if key.get(1) == Some(&meta::DEAD) => 2,
+        region::META if key.get(1..3) == Some(&[meta::DEAD, dead::STORAGE]) => 3,
         _ => return None,
     };
     let bytes = key.get(at..)?.first_chunk::<4>()?;

@@ -19,5 +19,6 @@ pub mod engine;
 pub mod error;
 pub mod keyspace;
 pub mod log;
+pub mod shard;
 
 pub use error::{Error, Result};

@@ -102,9 +102,26 @@ pub enum Body {
     Expire {
         /// Their keys in the due region.
         due: Vec<Bytes>,
+        /// What feeds keep.
+        feed: FeedRetention,
     },
     /// Programs have the meaning of this version from here on.
     RaiseSemantics(u32),
+}
+
+/// What a feed keeps; the entry says it, because `apply` knows no configuration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FeedRetention {
+    /// Records younger than this, in microseconds of `elapsed`.
+    pub micros: u64,
+    /// But no more of them than this.
+    pub records_max: u64,
+}
+
+impl Default for FeedRetention {
+    fn default() -> Self {
+        Self { micros: 24 * 3_600 * 1_000_000, records_max: 1_000_000 }
+    }
 }
 
 /// Descriptors for a shard.
@@ -178,9 +195,11 @@ pub fn encode(out: &mut Vec<u8>, entry: &Entry) {
             out.put_blob(&backfill.from);
             out.put_varint(backfill.limit.into());
         }
-        Body::Expire { due } => {
+        Body::Expire { due, feed } => {
             put_head(out, kind::EXPIRE, stamp);
             put_list(out, due.iter(), |out, key| out.put_blob(key));
+            out.put_varint(feed.micros);
+            out.put_varint(feed.records_max);
         }
         Body::RaiseSemantics(version) => {
             put_head(out, kind::RAISE_SEMANTICS, stamp);
@@ -227,7 +246,10 @@ pub fn decode(bytes: &Bytes) -> Result<Entry> {
             from: reader.blob()?,
             limit: reader.u32()?,
         }),
-        kind::EXPIRE => Body::Expire { due: reader.list(Reader::blob)? },
+        kind::EXPIRE => Body::Expire {
+            due: reader.list(Reader::blob)?,
+            feed: FeedRetention { micros: reader.varint()?, records_max: reader.varint()? },
+        },
         kind::RAISE_SEMANTICS => Body::RaiseSemantics(reader.u32()?),
         other => return reader.unknown("a log entry's kind", other.into()),
     };

@@ -186,6 +186,7 @@ impl Writers {
     }
 
     /// Entries acknowledged, and the time it took.
+    #[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
     fn run(&mut self, slice: Duration) -> Result<(usize, Duration), Error> {
         let done = Arc::new((Mutex::new(Done::default()), Condvar::new()));
         let start = Instant::now();
@@ -245,6 +246,7 @@ impl Writers {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
 fn per_sec(slice: Duration, mut step: impl FnMut() -> io::Result<()>) -> io::Result<f64> {
     let start = Instant::now();
     let mut count = 0;

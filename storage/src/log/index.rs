@@ -129,7 +129,7 @@ impl Index {
             self.unpin(slot);
         }
         if self.slots.is_empty() {
-            self.first = self.first.max(floor);
+            self.first = floor;
         }
     }
 

@@ -232,13 +232,7 @@ impl Log {
         }
         let scan = match scan {
             Some(scan) => {
-                #[cfg(any(test, feature = "faults"))]
-                let keep = options.plant == Plant::KeepTornTail;
-                #[cfg(not(any(test, feature = "faults")))]
-                let keep = false;
-                if !keep {
-                    recover::cut(&scan.segments, &scan.tail)?;
-                }
+                recover::cut(&scan.segments, &scan.tail)?;
                 scan
             }
             None => begin(&*files, &options, identity)?,
@@ -257,7 +251,7 @@ impl Log {
         let Scan { metas, mut indexes, segments, tail, sealed, records } = scan;
         let mut recovered =
             Recovered { created, records, sealed, segments: segments.len() as u64, ..Recovered::default() };
-        recovered.torn = tail.torn_sync_group.map(|_| (tail.segment, tail.offset));
+        recovered.torn = (!tail.zero.is_empty()).then_some((tail.segment, tail.offset));
         let by_number: BTreeMap<u64, Arc<Segment>> =
             segments.iter().map(|segment| (segment.number, segment.clone())).collect();
         let mut groups = HashMap::new();

@@ -91,8 +91,6 @@ pub enum Plant {
     AckBeforeSync,
     /// Segments are freed before the record that makes them free is synced.
     FreeBeforeSync,
-    /// A torn tail is not zeroed.
-    KeepTornTail,
     /// A failed sync is tried again.
     RetrySync,
 }

@@ -8,7 +8,7 @@
 //! Not here: the order between records of one group, which the group's lock gives.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -151,7 +151,6 @@ impl Queue {
     /// For the writer: the next batch, which reuses `spare`. Returns `None` when the queue has ended.
     pub(crate) fn take(&self, spare: Vec<u8>, sealed: bool, idle: Duration) -> Option<(Batch, Then)> {
         let mut state = self.state.lock();
-        let mut deadline = None;
         let then = loop {
             match state.phase {
                 Phase::Ended(_) => return None,
@@ -165,9 +164,8 @@ impl Queue {
                 state.sleep = Sleep::Asleep;
                 self.wake.wait(&mut state);
             } else {
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + idle);
                 state.sleep = Sleep::Dozing;
-                if self.wake.wait_until(&mut state, deadline).timed_out() && !state.has_work() {
+                if self.wake.wait_for(&mut state, idle).timed_out() && !state.has_work() {
                     break Then::Seal;
                 }
             }

@@ -234,7 +234,8 @@ pub(crate) fn body_of(record: &[u8]) -> &[u8] {
 
 /// Reads the record at the start of `bytes`, if a whole one of this segment is there.
 pub(crate) fn find(bytes: &[u8], seed: u32, segment: u64) -> Option<Record<'_>> {
-    if !names_segment(bytes, segment) {
+    // Cheap, and enough to pass over nearly all that is not a record.
+    if bytes.len() < HEADER || get_u64(bytes, 16) != segment || bytes[9] & !LAST_OF_GROUP != 0 {
         return None;
     }
     let length = get_u32(bytes, 4) as usize;
@@ -255,11 +256,6 @@ pub(crate) fn find(bytes: &[u8], seed: u32, segment: u64) -> Option<Record<'_>> 
         body: &record[HEADER..HEADER + length],
         size,
     })
-}
-
-/// Whether these bytes might be the header of a record of this segment. Cheap; says nothing about the rest.
-pub(crate) fn names_segment(bytes: &[u8], segment: u64) -> bool {
-    bytes.len() >= HEADER && get_u64(bytes, 16) == segment
 }
 
 /// Reads a body. `None`: a whole record that says something impossible.

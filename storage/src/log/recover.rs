@@ -141,8 +141,9 @@ impl Scanner {
         }
         self.behind = self.behind.max(behind);
         self.searching |= behind.is_some();
-        // Behind the records of a recycled segment lies its former life, which nothing can mistake for records.
-        let dirty = if header.recycled { names_records(rest, segment) } else { !is_zero(rest) };
+        // Behind the records of a recycled segment lies its former life, which nothing can mistake for records; and what
+        // is not a whole record now never becomes one.
+        let dirty = behind.is_some() || !(header.recycled || is_zero(rest));
         if dirty {
             self.zero.push((segment, DATA + end as u64));
         }
@@ -313,11 +314,6 @@ fn highest_sync_group(bytes: &[u8], seed: u32, segment: u64) -> Option<u64> {
         }
     }
     highest
-}
-
-/// Whether anything in these bytes looks like the header of a record of this segment.
-fn names_records(bytes: &[u8], segment: u64) -> bool {
-    (0..bytes.len()).step_by(8).any(|at| record::names_segment(&bytes[at..], segment))
 }
 
 fn is_zero(bytes: &[u8]) -> bool {

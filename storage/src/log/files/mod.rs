@@ -6,6 +6,8 @@
 //! - The directory lock is held until its guard is dropped.
 
 mod real;
+#[cfg(any(test, feature = "faults"))]
+pub mod sim;
 
 use std::any::Any;
 use std::io;

@@ -1,3 +1,11 @@
-//! The log's own fault suite.
+//! The log's own fault suite. Tests named `case_NN_…` are the cases of the storage plan under their numbers, those named
+//! `stNN_…` come from public fault reports of other systems.
 
 mod basics;
+mod cases;
+mod damage;
+mod golden;
+mod model;
+mod power;
+mod refusals;
+mod support;

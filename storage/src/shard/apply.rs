@@ -1,0 +1,383 @@
+//! Entries in order: one group is one engine batch.
+//!
+//! Everything an entry writes goes into the group's [`Overlay`]; what nearly every entry changes (revision, clocks,
+//! counters, feed heads) is kept beside it and written once per group. A group that fails leaves no trace.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, atomic::Ordering},
+};
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use model::{
+    command::{Command, Outcome, Rejection},
+    id::{PartitionId, Revision, TableId},
+    time::LoggedTime,
+};
+
+use super::{
+    Backfilled, Compiled, Entry, EntryOutcome, Inner, Live, Payload, Shard, Tables, identity::Judged,
+    overlay::Overlay,
+};
+use crate::{
+    codec::{
+        self,
+        entry::{Backfill, Body, Descriptors, Stamp},
+        state::{self, Claim, Counters, FeedChange, FeedRecord, PartitionState},
+    },
+    error::{Error, Result},
+    keyspace::{self, due, family, meta},
+};
+
+/// After a partition's first feed record, its feed is looked at so much later.
+const FEED_TICK_MICROS: u64 = 3_600 * 1_000_000;
+
+/// At most so many rows are added to an index by one entry.
+const BACKFILL_ROWS_MAX: usize = 10_000;
+
+impl Shard {
+    /// Applies a group of entries that follow what was applied, and answers an outcome for each.
+    ///
+    /// All of it becomes visible at once. On an error nothing of it is, and the replica must stop.
+    pub fn apply(&self, entries: &[Entry<'_>]) -> Result<Vec<EntryOutcome>> {
+        let shard = &*self.0;
+        let mut live = shard.live.lock();
+        if let Some(reason) = self.quarantined() {
+            return Err(Error::Quarantined { shard: shard.id, reason });
+        }
+        let applied = catch_unwind(AssertUnwindSafe(|| apply_group(shard, &live, entries)));
+        let (after, tables, outcomes) = match applied {
+            Ok(result) => result?,
+            Err(panic) => {
+                let reason = panic_message(&*panic);
+                self.quarantine(reason.clone());
+                return Err(Error::Quarantined { shard: shard.id, reason });
+            }
+        };
+        if let Some(tables) = tables {
+            *shard.descriptors.write() = tables;
+        }
+        shard.revision.store(after.head.revision.0, Ordering::Release);
+        shard.applied.store(after.applied.index().map_or(0, |index| index + 1), Ordering::Release);
+        *live = after;
+        Ok(outcomes)
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
+}
+
+type Applied = (Live, Option<Arc<Tables>>, Vec<EntryOutcome>);
+
+fn apply_group(shard: &Inner, live: &Live, entries: &[Entry<'_>]) -> Result<Applied> {
+    let mut group = Group {
+        shard,
+        live: live.clone(),
+        tables: shard.descriptors.read().clone(),
+        tables_changed: false,
+        overlay: Overlay::new(&shard.keyspace, shard.engine.snapshot()),
+        counters: HashMap::new(),
+        partitions: HashMap::new(),
+    };
+    let mut outcomes = Vec::with_capacity(entries.len());
+    for entry in entries {
+        outcomes.push(group.apply(entry)?);
+    }
+    group.commit()?;
+    Ok((group.live, group.tables_changed.then_some(group.tables), outcomes))
+}
+
+/// A group of entries on its way into one batch.
+pub(super) struct Group<'a> {
+    pub(super) shard: &'a Inner,
+    pub(super) live: Live,
+    pub(super) tables: Arc<Tables>,
+    tables_changed: bool,
+    pub(super) overlay: Overlay<'a>,
+    counters: HashMap<Bytes, Counters>,
+    partitions: HashMap<Bytes, PartitionState>,
+}
+
+impl Group<'_> {
+    fn apply(&mut self, entry: &Entry<'_>) -> Result<EntryOutcome> {
+        let given = entry.log_id.index;
+        if let Some(applied) = self.live.applied.index()
+            && given != applied + 1
+        {
+            return Err(Error::OutOfOrder { shard: self.shard.id, applied, given });
+        }
+        let outcome = match entry.payload {
+            Payload::Blank => EntryOutcome::Done,
+            Payload::Membership(membership) => {
+                self.live.applied.membership = Bytes::copy_from_slice(membership);
+                EntryOutcome::Done
+            }
+            Payload::Encoded(bytes) => self.entry(&codec::entry::decode(bytes)?)?,
+            Payload::Decoded(entry) => self.entry(entry)?,
+        };
+        self.live.applied.log_id = Some(entry.log_id);
+        Ok(outcome)
+    }
+
+    fn entry(&mut self, entry: &codec::entry::Entry) -> Result<EntryOutcome> {
+        let stamp = &entry.stamp;
+        if let Body::Claim { epoch, node, boot, nonce } = entry.body {
+            if epoch <= self.live.head.claim.epoch {
+                return Ok(EntryOutcome::Fenced);
+            }
+            self.live.head.claim = Claim { epoch, node, boot, nonce };
+            self.advance(stamp.time);
+            return Ok(EntryOutcome::Done);
+        }
+        if stamp.epoch != self.live.head.claim.epoch {
+            return Ok(match entry.body {
+                Body::Command(_) => EntryOutcome::Command(Outcome::Rejected(Rejection::Fenced)),
+                Body::Descriptors(_)
+                | Body::Claim { .. }
+                | Body::Clock
+                | Body::Backfill(_)
+                | Body::Expire { .. }
+                | Body::RaiseSemantics(_) => EntryOutcome::Fenced,
+            });
+        }
+        self.advance(stamp.time);
+        Ok(match &entry.body {
+            Body::Command(command) => EntryOutcome::Command(self.command(command, stamp)?),
+            Body::Descriptors(descriptors) => {
+                self.descriptors(descriptors);
+                EntryOutcome::Done
+            }
+            Body::Claim { .. } | Body::Clock => EntryOutcome::Done,
+            Body::Backfill(backfill) => EntryOutcome::Backfilled(self.backfill(backfill)?),
+            Body::Expire { due, feed } => EntryOutcome::Expired(self.expire(due, *feed)?),
+            Body::RaiseSemantics(version) => {
+                if *version > model::expr::SEMANTICS {
+                    let number = u64::from(*version);
+                    return Err(codec::Error::Unknown { what: "the semantics version", number }.into());
+                }
+                self.live.head.semantics = self.live.head.semantics.max(*version);
+                EntryOutcome::Done
+            }
+        })
+    }
+
+    /// The logged clocks go on, never back.
+    fn advance(&mut self, time: LoggedTime) {
+        let clocks = &mut self.live.head.time;
+        clocks.elapsed = clocks.elapsed.max(time.elapsed);
+        clocks.wall = clocks.wall.max(time.wall);
+    }
+
+    /// At most once, in time, then judged and executed.
+    fn command(&mut self, command: &Command, stamp: &Stamp) -> Result<Outcome> {
+        let ticket = match self.judge_identity(command)? {
+            Judged::Answer(outcome) => return Ok(outcome),
+            Judged::Execute(ticket) => ticket,
+        };
+        let deadline = command.time_left.map(|left| stamp.time.elapsed.saturating_add(left));
+        let outcome = if deadline.is_some_and(|deadline| deadline < self.live.head.time.elapsed) {
+            Outcome::Rejected(Rejection::DeadlinePassed)
+        } else {
+            self.execute(command)?
+        };
+        self.remember(command, ticket, deadline, &outcome)?;
+        Ok(outcome)
+    }
+
+    fn descriptors(&mut self, descriptors: &Descriptors) {
+        let tables = Arc::make_mut(&mut self.tables);
+        for held in &descriptors.tables {
+            let id = held.table.id;
+            // A descriptor that came before is not replaced by an older one.
+            if tables.tables.get(&id).is_some_and(|known| known.table().version > held.table.version) {
+                continue;
+            }
+            let compiled = Compiled::new(held.clone());
+            if let Some(known) = tables.tables.get(&id) {
+                for index in known.indexes() {
+                    if compiled.find_index(index.id).is_none() {
+                        self.overlay.put(keyspace::dead_index_key(id, index.id), Bytes::new());
+                    }
+                }
+            }
+            let key = keyspace::meta_number_key(meta::TABLE, id.0);
+            self.overlay.put(Bytes::copy_from_slice(&key), state::held_to_bytes(held));
+            tables.tables.insert(id, Arc::new(compiled));
+        }
+        for sequence in &descriptors.sequences {
+            let key = keyspace::meta_number_key(meta::SEQUENCE, sequence.id.0);
+            self.overlay.put(Bytes::copy_from_slice(&key), state::sequence_to_bytes(sequence));
+            tables.sequences.insert(sequence.id, Arc::new(sequence.clone()));
+        }
+        for id in &descriptors.dropped_tables {
+            let key = keyspace::meta_number_key(meta::TABLE, id.0);
+            self.overlay.delete(Bytes::copy_from_slice(&key));
+            self.overlay.put(keyspace::dead_table_key(*id), Bytes::new());
+            tables.tables.remove(id);
+        }
+        for id in &descriptors.dropped_sequences {
+            let key = keyspace::meta_number_key(meta::SEQUENCE, id.0);
+            self.overlay.delete(Bytes::copy_from_slice(&key));
+            tables.sequences.remove(id);
+        }
+        self.tables_changed = true;
+    }
+
+    fn backfill(&mut self, backfill: &Backfill) -> Result<Backfilled> {
+        let Some(table) = self.tables.tables.get(&backfill.table).cloned() else {
+            return Ok(Backfilled::Gone);
+        };
+        let Some(index) = table.find_index(backfill.index).filter(|index| index.building) else {
+            return Ok(Backfilled::Gone);
+        };
+        let partition = &backfill.partition;
+        let generation = self.generation(partition, backfill.table)?;
+        let rows = keyspace::rows_prefix(partition, backfill.table, generation);
+        let prefix =
+            keyspace::index_prefix(partition, backfill.table, generation, backfill.index, index.unique);
+        let from = [&rows, &*backfill.from].concat();
+        let to = model::read::after_prefix(&rows);
+        let limit = (backfill.limit as usize).clamp(1, BACKFILL_ROWS_MAX);
+        let page = self.overlay.range(&from, to.as_deref(), limit)?;
+        for (key, row) in &page {
+            let row_key = &key[rows.len()..];
+            let view = super::execute::view(row)?;
+            let entry = match table.index_key(index, &view, row_key) {
+                Ok(Some(entry)) => entry,
+                Ok(None) => continue,
+                Err(fault) => return Err(Error::damaged(format!("a row of {}: {fault:?}", backfill.table))),
+            };
+            let full = [&prefix, entry.entry.as_slice()].concat();
+            let value = super::read::index_value(&entry, row_key);
+            if entry.exclusive
+                && let Some(holder) = self.overlay.get(&full)?
+                && holder != value
+            {
+                return Ok(Backfilled::Duplicate(Bytes::copy_from_slice(entry.columns())));
+            }
+            self.overlay.put(full, value);
+        }
+        Ok(match page.last() {
+            Some((key, _)) if page.len() == limit => {
+                Backfilled::Next([&key[rows.len()..], &[0]].concat().into())
+            }
+            Some(_) | None => Backfilled::End,
+        })
+    }
+
+    /// The generation of a table's storage as the group sees it.
+    pub(super) fn generation(&self, partition: &PartitionId, table: TableId) -> Result<Revision> {
+        if !self.shard.switched.read().contains(&table) {
+            return Ok(Revision(0));
+        }
+        match self.overlay.get(&keyspace::storage_key(partition, table))? {
+            Some(bytes) => Ok(state::decode_revision(&bytes)?),
+            None => Ok(Revision(0)),
+        }
+    }
+
+    /// The counters of a table in a partition; written once, when the group ends. The first use makes the partition one
+    /// that the table has rows in.
+    pub(super) fn counters(&mut self, partition: &PartitionId, table: TableId) -> Result<&mut Counters> {
+        let key = Bytes::from(keyspace::counter_key(partition, table));
+        if !self.counters.contains_key(&key) {
+            let counters = match self.overlay.get(&key)? {
+                Some(bytes) => Counters::decode(&bytes)?,
+                None => {
+                    self.overlay.put(keyspace::partition_key(table, partition), Bytes::new());
+                    Counters::default()
+                }
+            };
+            self.counters.insert(key.clone(), counters);
+        }
+        Ok(self.counters.get_mut(&key).expect("it was put there"))
+    }
+
+    /// The counters of a table in a partition, without making it one that the table has rows in.
+    pub(super) fn peek_counters(&self, partition: &PartitionId, table: TableId) -> Result<Counters> {
+        let key = keyspace::counter_key(partition, table);
+        match self.counters.get(key.as_slice()) {
+            Some(counters) => Ok(*counters),
+            None => match self.overlay.get(&key)? {
+                Some(bytes) => Ok(Counters::decode(&bytes)?),
+                None => Ok(Counters::default()),
+            },
+        }
+    }
+
+    /// A partition's own state; written once, when the group ends.
+    pub(super) fn partition_state(&mut self, partition: &PartitionId) -> Result<&mut PartitionState> {
+        let key = Bytes::from(keyspace::counter_key(partition, keyspace::PARTITION_ITSELF));
+        if !self.partitions.contains_key(&key) {
+            let state = match self.overlay.get(&key)? {
+                Some(bytes) => PartitionState::decode(&bytes)?,
+                None => PartitionState::default(),
+            };
+            self.partitions.insert(key.clone(), state);
+        }
+        Ok(self.partitions.get_mut(&key).expect("it was put there"))
+    }
+
+    /// Adds a record to a partition's feed.
+    pub(super) fn feed(&mut self, partition: &PartitionId, changes: Vec<FeedChange>) -> Result<()> {
+        let revision = self.live.head.revision;
+        let time = self.live.head.time;
+        let state = self.partition_state(partition)?;
+        let record = FeedRecord { previous: state.feed_last, time, changes };
+        state.feed_last = revision;
+        state.feed_records += 1;
+        if state.feed_due == 0 {
+            state.feed_due = time.elapsed.saturating_add(FEED_TICK_MICROS);
+            let due = state.feed_due;
+            self.overlay.put(keyspace::due_key(due::FEED, due, partition, &[]), Bytes::new());
+        }
+        let mut key = Vec::with_capacity(32 + partition.as_bytes().len());
+        key.extend_from_slice(&keyspace::family_prefix(partition, family::FEED));
+        key.extend_from_slice(&revision.0.to_be_bytes());
+        self.overlay.put(key, record.to_bytes());
+        Ok(())
+    }
+
+    /// Puts a partition's feed up to be looked at again.
+    pub(super) fn rearm_feed(&mut self, partition: &PartitionId, at_once: bool) -> Result<()> {
+        let now = self.live.head.time.elapsed;
+        let state = self.partition_state(partition)?;
+        state.feed_due = if state.feed_records == 0 {
+            0
+        } else if at_once {
+            now.max(1)
+        } else {
+            now.saturating_add(FEED_TICK_MICROS)
+        };
+        let due = state.feed_due;
+        if due != 0 {
+            self.overlay.put(keyspace::due_key(due::FEED, due, partition, &[]), Bytes::new());
+        }
+        Ok(())
+    }
+
+    /// Everything of the group, as one batch.
+    fn commit(&mut self) -> Result<()> {
+        let below = Overlay::new(&self.shard.keyspace, self.shard.engine.snapshot());
+        let overlay = std::mem::replace(&mut self.overlay, below);
+        let keyspace = &self.shard.keyspace;
+        let mut batch = overlay.into_batch(4 + self.counters.len() + self.partitions.len());
+        for (key, counters) in self.counters.drain() {
+            batch.put(keyspace, key, counters.to_bytes());
+        }
+        for (key, state) in self.partitions.drain() {
+            batch.put(keyspace, key, state.to_bytes());
+        }
+        let meta_key = |kind| Bytes::copy_from_slice(&keyspace::meta_key(kind));
+        if self.shard.applied.load(Ordering::Acquire) == 0 {
+            let format = state::revision_to_bytes(Revision(super::FORMAT));
+            batch.put(keyspace, meta_key(meta::FORMAT), format);
+        }
+        batch.put(keyspace, meta_key(meta::HEAD), self.live.head.to_bytes());
+        batch.put(keyspace, meta_key(meta::APPLIED), self.live.applied.to_bytes());
+        self.shard.engine.commit(batch)
+    }
+}

@@ -1,0 +1,155 @@
+//! The collector: takes away what nobody sees any more — rows of a truncated storage, of a dropped table or index.
+//!
+//! Ids and generations are never used again, so each node does it in its own time, page by page, without the log; hashes
+//! leave out what waits for it.
+
+use bytes::Bytes;
+use model::id::{IndexId, PartitionId, Revision, TableId};
+
+use super::Shard;
+use crate::{
+    engine::{Batch, Snapshot},
+    error::{Error, Result},
+    keyspace::{self, dead, family, meta, region},
+};
+
+/// How many keys one call takes away at most, so that the batch stays small.
+const KEYS_MAX: usize = 2_000;
+
+/// What a record of something dead says.
+enum Dead {
+    Storage(PartitionId, TableId, Revision),
+    Table(TableId),
+    Index(TableId, IndexId),
+}
+
+impl Shard {
+    /// Takes away up to 2,000 keys that nobody sees any more; answers how many. 0 means that there is nothing left to do.
+    pub fn collect(&self) -> Result<usize> {
+        let snapshot = self.0.engine.snapshot();
+        let Some(first) = snapshot.prefix(&self.0.keyspace, &[region::META, meta::DEAD]).next() else {
+            return Ok(0);
+        };
+        let (record, _) = first?.into_bytes();
+        let dead = parse(&record).ok_or_else(|| Error::damaged("a record for the collector"))?;
+        let mut keys = Vec::new();
+        let done = match &dead {
+            Dead::Storage(partition, table, generation) => {
+                self.storage_keys(&snapshot, partition, *table, Some(*generation), &mut keys)?
+            }
+            Dead::Table(table) => self.table_keys(&snapshot, *table, &mut keys)?,
+            Dead::Index(table, index) => self.index_keys(&snapshot, *table, *index, &mut keys)?,
+        };
+        if done {
+            keys.push(record);
+        }
+        let mut batch = Batch::with_capacity(keys.len());
+        let count = keys.len();
+        for key in keys {
+            batch.delete(&self.0.keyspace, key);
+        }
+        self.0.engine.commit(batch)?;
+        Ok(count)
+    }
+
+    /// Adds keys with a prefix until there are enough; answers whether those were all.
+    fn take(&self, snapshot: &Snapshot, prefix: &[u8], keys: &mut Vec<Bytes>) -> Result<bool> {
+        for pair in snapshot.prefix(&self.0.keyspace, prefix) {
+            if keys.len() >= KEYS_MAX {
+                return Ok(false);
+            }
+            keys.push(pair?.into_bytes().0);
+        }
+        Ok(true)
+    }
+
+    /// Keys of one generation of a table's storage in a partition, or of all of them.
+    fn storage_keys(
+        &self,
+        snapshot: &Snapshot,
+        partition: &PartitionId,
+        table: TableId,
+        generation: Option<Revision>,
+        keys: &mut Vec<Bytes>,
+    ) -> Result<bool> {
+        for family in [family::ROW, family::INDEX, family::UNIQUE] {
+            let prefix = match generation {
+                Some(generation) => keyspace::index_family_prefix(partition, table, generation, family),
+                None => {
+                    let mut prefix = keyspace::family_prefix(partition, family);
+                    prefix.extend_from_slice(&table.0.to_be_bytes());
+                    prefix
+                }
+            };
+            if !self.take(snapshot, &prefix, keys)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn table_keys(&self, snapshot: &Snapshot, table: TableId, keys: &mut Vec<Bytes>) -> Result<bool> {
+        for (partition, listed) in self.listed(snapshot, table)? {
+            if !self.storage_keys(snapshot, &partition, table, None, keys)? {
+                return Ok(false);
+            }
+            keys.push(keyspace::storage_key(&partition, table).into());
+            keys.push(keyspace::counter_key(&partition, table).into());
+            // Last, so that a page that was cut short finds the partition again.
+            keys.push(listed);
+            if keys.len() >= KEYS_MAX {
+                return Ok(false);
+            }
+        }
+        keys.push(Bytes::copy_from_slice(&keyspace::meta_number_key(meta::SWITCHED, table.0)));
+        Ok(true)
+    }
+
+    fn index_keys(
+        &self,
+        snapshot: &Snapshot,
+        table: TableId,
+        index: IndexId,
+        keys: &mut Vec<Bytes>,
+    ) -> Result<bool> {
+        for (partition, _) in self.listed(snapshot, table)? {
+            let generation = self.storage_generation(&partition, table, snapshot)?;
+            for unique in [false, true] {
+                let prefix = keyspace::index_prefix(&partition, table, generation, index, unique);
+                if !self.take(snapshot, &prefix, keys)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The partitions on a table's list, with the keys of the list.
+    fn listed(&self, snapshot: &Snapshot, table: TableId) -> Result<Vec<(PartitionId, Bytes)>> {
+        let prefix = keyspace::partitions_prefix(table);
+        let mut found = Vec::new();
+        for pair in snapshot.prefix(&self.0.keyspace, &prefix) {
+            let (key, _) = pair?.into_bytes();
+            let partition = keyspace::split_partition(&key[prefix.len()..])
+                .and_then(|(_, canonical, _)| PartitionId::parse(canonical).ok());
+            let partition = partition.ok_or_else(|| Error::damaged("a record of a table's partitions"))?;
+            found.push((partition, key));
+        }
+        Ok(found)
+    }
+}
+
+fn parse(record: &[u8]) -> Option<Dead> {
+    let (kind, rest) = record.get(2..)?.split_first()?;
+    let number = |at: usize| rest.get(at..)?.first_chunk::<4>().map(|bytes| u32::from_be_bytes(*bytes));
+    match *kind {
+        dead::STORAGE => {
+            let (_, canonical, rest) = keyspace::split_partition(rest)?;
+            let (table, generation, _) = keyspace::split_storage(rest)?;
+            Some(Dead::Storage(PartitionId::parse(canonical).ok()?, table, generation))
+        }
+        dead::TABLE => Some(Dead::Table(TableId(number(0)?))),
+        dead::INDEX => Some(Dead::Index(TableId(number(0)?), IndexId(number(4)?))),
+        _ => None,
+    }
+}
