@@ -1,5 +1,6 @@
 //! A held descriptor made ready for `apply`: column types, and the keys of index entries.
 
+use bytes::Bytes;
 use model::{
     Type, Value,
     id::{ColumnNumber, IndexId},
@@ -84,6 +85,18 @@ impl Compiled {
     /// The table.
     pub fn table(&self) -> &Table {
         &self.held.table
+    }
+
+    /// The keys of unique indexes that only this row may have: what an owner locks before it writes the row. A row that
+    /// does not decode has none here; `apply` judges it.
+    pub fn unique_keys(&self, row: &[u8]) -> Vec<(IndexId, Bytes)> {
+        let Ok(view) = RowView::new(row) else { return Vec::new() };
+        let unique = self.indexes.iter().filter(|index| index.unique);
+        let key = |index: &IndexPlan| match self.index_key(index, &view, &[]) {
+            Ok(Some(key)) if key.exclusive => Some((index.id, Bytes::copy_from_slice(key.columns()))),
+            Ok(_) | Err(_) => None,
+        };
+        unique.filter_map(key).collect()
     }
 
     /// The types of all columns ever, by number.
