@@ -87,9 +87,37 @@ pub(crate) fn parse_f64(text: &str) -> Result<f64, Refused> {
     if let Some(special) = special(text) {
         return Ok(special);
     }
+    if let Some(hexadecimal) = hexadecimal(text) {
+        return hexadecimal;
+    }
     let value: f64 = decimal(text)?.parse().map_err(|_| Refused::Syntax)?;
     check(value.is_infinite(), value == 0.0, text)?;
     Ok(value)
+}
+
+/// C's hexadecimal form, `0x1.8p3`; `None` when the text does not begin so.
+fn hexadecimal(text: &str) -> Option<Result<f64, Refused>> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let body = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X"))?;
+    let (digits, exponent) = match body.find(['p', 'P']) {
+        Some(at) => (&body[..at], body[at + 1..].parse::<i32>().ok().filter(|exponent| exponent.abs() < 10_000)),
+        None => (body, Some(0)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let Some(exponent) = exponent.filter(|_| plain(whole) && plain(fraction) && whole.len() + fraction.len() > 0) else {
+        return Some(Err(Refused::Syntax));
+    };
+    // Sixteen digits are more than a double holds; the rest only moves the point.
+    let kept: String = whole.chars().chain(fraction.chars()).skip_while(|digit| *digit == '0').take(15).collect();
+    let skipped = whole.chars().chain(fraction.chars()).take_while(|digit| *digit == '0').count();
+    let mantissa = u64::from_str_radix(&kept, 16).unwrap_or(0) as f64;
+    let point = whole.len() as i32 - (skipped + kept.len()) as i32;
+    let value = mantissa * 2f64.powi(point * 4 + exponent);
+    if value.is_infinite() || (value == 0.0 && mantissa != 0.0) {
+        return Some(Err(Refused::Range));
+    }
+    Some(Ok(if text.starts_with('-') { -value } else { value }))
 }
 
 /// As `parse_f64`, rounded once to single precision.
@@ -97,6 +125,9 @@ pub(crate) fn parse_f32(text: &str) -> Result<f32, Refused> {
     let text = trim(text);
     if let Some(special) = special(text) {
         return Ok(special as f32);
+    }
+    if let Some(hexadecimal) = hexadecimal(text) {
+        return hexadecimal.map(|value| value as f32);
     }
     let value: f32 = decimal(text)?.parse().map_err(|_| Refused::Syntax)?;
     check(value.is_infinite(), value == 0.0, text)?;

@@ -84,6 +84,11 @@ pub(super) fn fields(text: &str) -> Option<Vec<Field>> {
                         at = run(at, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-'));
                         fields.push(Field::ZoneName(text[start..at].to_owned()));
                     }
+                    // `est5edt`, but not `jan15` or `t10`.
+                    Some(b'0'..=b'9') if word.len() >= 3 && super::parse::month(word).is_none() => {
+                        at = run(at, |byte| byte.is_ascii_alphanumeric());
+                        fields.push(Field::ZoneName(text[start..at].to_owned()));
+                    }
                     // `jan-15-2024`, but not `utc-5`.
                     Some(b'-') if super::parse::month(word).is_some() => {
                         at = date_end(bytes, at);

@@ -198,6 +198,8 @@ fn decode_fields(text: &str, name: &str, context: &Context) -> Result<Decoded, R
         index += 1;
         match field {
             Field::Time(time) => set(&mut decoded.time, parse_clock(time)?)?,
+            // Behind a time PostgreSQL would take it for a zone.
+            Field::Date(_) if decoded.time.is_some() => return Err(Refused::Syntax),
             Field::Date(date) => parts.date(date)?,
             Field::Number(number) => {
                 let digits = number.split('.').next().unwrap_or("");
@@ -289,10 +291,11 @@ fn decode_fields(text: &str, name: &str, context: &Context) -> Result<Decoded, R
     if text.trim_start().starts_with('-') && matches!(decoded.special, Some(Special::Infinity)) {
         decoded.special = Some(Special::NegInfinity);
     }
-    let has_date = parts.any();
-    if decoded.special.is_some() && has_date {
-        return Err(Refused::Syntax);
+    if decoded.special.is_some() {
+        // A lone number beside a special word is ignored by PostgreSQL; a whole date is not.
+        return if parts.is_complete() { Err(Refused::Syntax) } else { Ok(decoded) };
     }
+    let has_date = parts.any();
     if has_date {
         decoded.days = parts.resolve(context.date_order)?;
         if decoded.days.is_none() && name != "time" {
@@ -371,11 +374,7 @@ impl Parts {
                 self.month = Some(value / 100 % 100);
                 self.day = Some(value % 100);
             }
-            7 if !self.any() => {
-                self.year = Some(value / 1_000);
-                self.year_digits = 4;
-                self.day_of_year = Some(value % 1_000);
-            }
+            7 if !self.any() => return Err(Refused::Field),
             3.. if self.year.is_none() => {
                 self.year = Some(value);
                 self.year_digits = digits.len();
@@ -495,8 +494,8 @@ impl Parts {
         }
         if let Some(day) = self.day_of_year {
             let first = days_from_civil(Civil { year, month: 1, day: 1 });
-            let last = 365 + i64::from(super::calendar::is_leap(year));
-            return if (1..=last).contains(&day) { Ok(Some(first + day - 1)) } else { Err(Refused::Field) };
+            // The 366th day of a common year is the next New Year's Day, as PostgreSQL has it.
+            return if (1..=366).contains(&day) { Ok(Some(first + day - 1)) } else { Err(Refused::Field) };
         }
         let (Some(month), Some(day)) = (self.month, self.day) else {
             return Ok(None);
@@ -556,7 +555,6 @@ fn compact_clock(text: &str) -> Result<i64, Refused> {
             clock(number / 10_000, number / 100 % 100, seconds)
         }
         4 if fraction.is_empty() => clock(number / 100, number % 100, 0),
-        1..=2 if fraction.is_empty() => clock(number, 0, 0),
         _ => Err(Refused::Syntax),
     }
 }
@@ -614,6 +612,7 @@ pub(super) fn month(word: &str) -> Option<i64> {
         "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
         "december",
     ];
+    let word = if word == "sept" { "sep" } else { word };
     let position = MONTHS.iter().position(|name| *name == word || name[..3] == *word)?;
     Some(position as i64 + 1)
 }

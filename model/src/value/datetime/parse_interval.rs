@@ -1,5 +1,7 @@
 //! Texts to intervals: verbose (`1 year 2 days ago`), clock (`1 day 02:03:04`), SQL (`1-2`), ISO 8601 (`P1Y2M`).
 
+use std::borrow::Cow;
+
 use super::parse::fraction_micros;
 use super::{DAY, HOUR, Interval, MINUTE, SECOND};
 use crate::types::{Typmod, interval_range};
@@ -96,8 +98,9 @@ impl Total {
                     Unit::Century => 1_200,
                     _ => 12_000,
                 };
-                let sum = whole.checked_mul(months).and_then(|more| self.months.checked_add(more));
-                self.months = checked(sum)?;
+                // The field must fit an integer of years; whether the months do is seen at the end.
+                checked(whole.checked_mul(months / 12))?;
+                self.months += whole * months;
                 self.months += (fraction * months as f64).round_ties_even() as i64;
             }
         }
@@ -146,11 +149,26 @@ impl Amount {
     }
 }
 
+/// The units met so far; each may be given once.
+#[derive(Default)]
+struct Said(u16);
+
+impl Said {
+    fn once(&mut self, unit: Unit) -> Result<(), Refused> {
+        let bit = 1 << unit as u16;
+        if self.0 & bit != 0 {
+            return Err(Refused::Syntax);
+        }
+        self.0 |= bit;
+        Ok(())
+    }
+}
+
 /// What stands between blanks.
 enum Token<'a> {
-    Number(&'a str),
-    Clock(&'a str),
-    YearMonth(&'a str),
+    Number(Cow<'a, str>),
+    Clock(Cow<'a, str>),
+    YearMonth(Cow<'a, str>),
     Word(String),
 }
 
@@ -159,15 +177,15 @@ fn words(text: &str, range: u16) -> Result<Total, Refused> {
     if tokens.is_empty() {
         return Err(Refused::Syntax);
     }
-    let ago = matches!(tokens.last(), Some(Token::Word(word)) if word == "ago");
-    if ago {
-        tokens.pop();
-    }
+    let count = tokens.len();
+    tokens.retain(|token| !matches!(token, Token::Word(word) if word == "ago"));
+    let ago = tokens.len() < count;
     let mut total = Total::default();
     let mut seen = false;
     // From the right, so that a unit is known before its number.
     let mut unit: Option<Unit> = None;
     let mut unit_used = true;
+    let mut said = Said::default();
     for token in tokens.iter().rev() {
         match token {
             Token::Word(word) => {
@@ -182,6 +200,7 @@ fn words(text: &str, range: u16) -> Result<Total, Refused> {
                     return Err(Refused::Syntax);
                 }
                 total.micros += i128::from(parse_clock(clock, range)?);
+                [Unit::Hour, Unit::Minute, Unit::Second].into_iter().try_for_each(|field| said.once(field))?;
                 unit = Some(Unit::Day);
                 seen = true;
             }
@@ -195,11 +214,13 @@ fn words(text: &str, range: u16) -> Result<Total, Refused> {
                 }
                 let size = years.checked_mul(12).and_then(|size| size.checked_add(months)).ok_or(Refused::Range)?;
                 total.months += if negative { -size } else { size };
+                said.once(Unit::Month)?;
                 unit_used = true;
                 seen = true;
             }
             Token::Number(number) => {
                 let counted = unit.take().unwrap_or_else(|| default_unit(range));
+                said.once(counted)?;
                 total.add(&Amount::parse(number)?, counted)?;
                 unit = None;
                 unit_used = true;
@@ -227,10 +248,20 @@ fn tokens(text: &str) -> Result<Vec<Token<'_>>, Refused> {
             b'@' | b',' => at += 1,
             b'+' | b'-' | b'.' | b'0'..=b'9' => {
                 at += 1;
+                if matches!(bytes[start], b'+' | b'-') {
+                    // A sign may stand apart from its number.
+                    at += bytes[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+                }
+                let digits = at;
                 while at < bytes.len() && (bytes[at].is_ascii_digit() || matches!(bytes[at], b'.' | b':' | b'-')) {
                     at += 1;
                 }
-                let piece = &text[start..at];
+                let apart = digits > start + 1;
+                let piece = match (apart, bytes[start]) {
+                    (true, b'-') => Cow::Owned(format!("-{}", &text[digits..at])),
+                    (true, _) => Cow::Borrowed(&text[digits..at]),
+                    (false, _) => Cow::Borrowed(&text[start..at]),
+                };
                 let unsigned = piece.trim_start_matches(['+', '-']);
                 if piece.len() - unsigned.len() > 1 || unsigned.is_empty() {
                     return Err(Refused::Syntax);
@@ -332,7 +363,7 @@ fn iso(text: &str) -> Result<Total, Refused> {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
     };
-    if text.is_empty() || time == Some("") {
+    if text.is_empty() {
         return Err(Refused::Syntax);
     }
     let mut total = Total::default();

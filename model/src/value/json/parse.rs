@@ -29,6 +29,8 @@ trait Sink {
     fn bool(&mut self, value: bool) -> Self::Node;
     fn number(&mut self, text: &str) -> Result<Self::Node, ValueError>;
     fn string(&mut self, text: String) -> Result<Self::Node, ValueError>;
+    /// Whether pairs of surrogates must be whole: only where the text is decoded.
+    const DECODES: bool;
     fn array(&mut self) -> Self::Array;
     fn element(&mut self, array: &mut Self::Array, node: Self::Node);
     fn end_array(&mut self, array: Self::Array) -> Self::Node;
@@ -51,6 +53,8 @@ impl Sink for Build {
     type Node = Vec<u8>;
     type Array = ArrayBuilder;
     type Object = ObjectBuilder;
+
+    const DECODES: bool = true;
 
     fn null(&mut self) -> Vec<u8> {
         vec![NULL]
@@ -93,6 +97,8 @@ impl Sink for Check {
     type Node = ();
     type Array = ();
     type Object = ();
+
+    const DECODES: bool = false;
 
     fn null(&mut self) {}
     fn bool(&mut self, _: bool) {}
@@ -154,7 +160,7 @@ impl Parser<'_> {
             Some(b'{') => self.object(sink, depth),
             Some(b'[') => self.array(sink, depth),
             Some(b'"') => {
-                let text = self.string()?;
+                let text = self.string(S::DECODES)?;
                 sink.string(text)
             }
             Some(b'-' | b'0'..=b'9') => {
@@ -176,7 +182,7 @@ impl Parser<'_> {
             if self.peek() != Some(b'"') {
                 return Err(self.expected("string"));
             }
-            let key = self.string()?;
+            let key = self.string(S::DECODES)?;
             if !self.eat(b':') {
                 return Err(self.expected("\":\""));
             }
@@ -262,7 +268,7 @@ impl Parser<'_> {
         self.at - start
     }
 
-    fn string(&mut self) -> Result<String, ValueError> {
+    fn string(&mut self, decodes: bool) -> Result<String, ValueError> {
         self.at += 1;
         let mut text = String::new();
         loop {
@@ -278,7 +284,7 @@ impl Parser<'_> {
                     self.at += 1;
                     return Ok(text);
                 }
-                Some(b'\\') => self.escape(&mut text)?,
+                Some(b'\\') => self.escape(&mut text, decodes)?,
                 Some(byte) => {
                     return Err(self.refuse(format!("Character with value 0x{byte:02x} must be escaped.")));
                 }
@@ -287,7 +293,7 @@ impl Parser<'_> {
         }
     }
 
-    fn escape(&mut self, text: &mut String) -> Result<(), ValueError> {
+    fn escape(&mut self, text: &mut String, decodes: bool) -> Result<(), ValueError> {
         self.at += 1;
         let escaped = self.text[self.at..].chars().next();
         self.at += escaped.map_or(0, char::len_utf8);
@@ -298,7 +304,11 @@ impl Parser<'_> {
             Some('n') => '\n',
             Some('r') => '\r',
             Some('t') => '\t',
-            Some('u') => self.unicode()?,
+            Some('u') if decodes => self.unicode()?,
+            Some('u') => {
+                self.hex()?;
+                '?'
+            }
             Some(other) => return Err(self.refuse(format!("Escape sequence \"\\{other}\" is invalid."))),
             None => return Err(self.invalid_token("\\")),
         });

@@ -18,6 +18,8 @@ const WIRE_NEGATIVE: u16 = 0x4000;
 const WIRE_NAN: u16 = 0xc000;
 const WIRE_INFINITY: u16 = 0xd000;
 const WIRE_NEG_INFINITY: u16 = 0xf000;
+/// PostgreSQL sends bits of its own header as the scale of infinities.
+const WIRE_INFINITE_SCALE: u16 = 0x20;
 
 impl Numeric {
     /// Appends the compact form.
@@ -84,8 +86,8 @@ impl Numeric {
             Class::Small(mantissa, scale) => (small_groups(mantissa.unsigned_abs(), scale), scale, mantissa < 0),
             Class::Big(mantissa, scale) => (big_groups(mantissa, scale), scale, mantissa.sign() == Sign::Minus),
             Class::NaN => return header(out, 0, 0, WIRE_NAN, 0),
-            Class::Infinity => return header(out, 0, 0, WIRE_INFINITY, 0),
-            Class::NegInfinity => return header(out, 0, 0, WIRE_NEG_INFINITY, 0),
+            Class::Infinity => return header(out, 0, 0, WIRE_INFINITY, WIRE_INFINITE_SCALE),
+            Class::NegInfinity => return header(out, 0, 0, WIRE_NEG_INFINITY, WIRE_INFINITE_SCALE),
         };
         let Groups { digits, weight } = groups;
         header(out, digits.len() as u16, weight, if negative { WIRE_NEGATIVE } else { 0 }, scale);

@@ -13,6 +13,7 @@
 
 mod arith;
 mod bytes;
+mod math;
 mod sum;
 mod text;
 

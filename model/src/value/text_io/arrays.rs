@@ -150,7 +150,8 @@ impl<'a> Reader<'a> {
             self.skip_blanks();
             match self.peek() {
                 None => return Err(self.malformed("Unexpected end of input.")),
-                Some(b'}') if count == 0 => break,
+                // Only the outermost braces may be empty.
+                Some(b'}') if count == 0 && depth == 0 => break,
                 Some(b'}' | b',') => {
                     let found = self.text.as_bytes()[self.at] as char;
                     return Err(self.malformed(format!("Unexpected \"{found}\" character.")));

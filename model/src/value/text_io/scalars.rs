@@ -211,7 +211,10 @@ fn parse_escaped(text: &str) -> Result<Vec<u8>, ValueError> {
                 bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
                 rest = after;
             }
-            _ => return Err(ValueError::invalid_text("bytea", text)),
+            _ => {
+                let message = "invalid input syntax for type bytea";
+                return Err(ValueError::new(ValueErrorKind::InvalidText, message));
+            }
         }
     }
     Ok(bytes)
