@@ -14,6 +14,7 @@
 //!
 //! Always true here: no network, no async runtime, no reading of clocks; fjall only in [`engine`].
 
+pub mod catalog;
 pub mod codec;
 pub mod engine;
 pub mod error;

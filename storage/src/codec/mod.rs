@@ -12,6 +12,7 @@
 
 pub mod catalog;
 pub mod command;
+pub mod control;
 pub mod entry;
 pub mod state;
 mod value;
