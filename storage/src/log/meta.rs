@@ -89,10 +89,15 @@ impl Meta {
 
     /// Entries up to `upto` are gone.
     pub(crate) fn purge(&mut self, upto: LogId) {
-        if upto.index >= self.floor {
+        if self.is_purged_by(upto) {
             self.floor = upto.index + 1;
             self.purged = Some(upto);
         }
+    }
+
+    /// Whether purging up to there says anything new: fewer entries, or what came before a log that did not begin at 0.
+    pub(crate) fn is_purged_by(&self, upto: LogId) -> bool {
+        upto.index >= self.floor || (self.purged.is_none() && upto.index + 1 == self.floor)
     }
 
     /// The state was replaced by a snapshot that covers entries up to `upto`.

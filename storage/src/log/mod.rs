@@ -425,7 +425,7 @@ impl Log {
     /// Removes the entries up to and including `upto`. Their state must be durable elsewhere.
     pub fn purge_upto(&self, group: GroupId, upto: LogId, callback: Callback) -> Result<(), Error> {
         self.change(group, |state, push| {
-            if upto.index >= state.meta.floor {
+            if state.meta.is_purged_by(upto) {
                 push.record(group, &Body::Purge { upto });
                 state.purge(upto);
             }
