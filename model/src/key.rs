@@ -20,6 +20,8 @@ use crate::value::{Value, ValueError};
 
 mod number;
 mod read;
+#[cfg(test)]
+mod tests;
 
 use number::{write_float, write_integer, write_numeric};
 

@@ -22,6 +22,8 @@ use crate::types::Type;
 use crate::value::Value;
 
 mod column;
+#[cfg(test)]
+mod tests;
 
 pub use column::{read_value, write_value};
 

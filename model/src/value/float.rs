@@ -113,7 +113,9 @@ fn hexadecimal(text: &str) -> Option<Result<f64, Refused>> {
     let skipped = whole.chars().chain(fraction.chars()).take_while(|digit| *digit == '0').count();
     let mantissa = u64::from_str_radix(&kept, 16).unwrap_or(0) as f64;
     let point = whole.len() as i32 - (skipped + kept.len()) as i32;
-    let value = mantissa * 2f64.powi(point * 4 + exponent);
+    // In two steps, so that neither power leaves the range before the product does.
+    let power = point * 4 + exponent;
+    let value = mantissa * 2f64.powi(power / 2) * 2f64.powi(power - power / 2);
     if value.is_infinite() || (value == 0.0 && mantissa != 0.0) {
         return Some(Err(Refused::Range));
     }
@@ -147,7 +149,7 @@ fn special(text: &str) -> Option<f64> {
     if word.eq_ignore_ascii_case("infinity") || word.eq_ignore_ascii_case("inf") {
         return Some(sign * f64::INFINITY);
     }
-    text.eq_ignore_ascii_case("nan").then_some(f64::NAN)
+    word.eq_ignore_ascii_case("nan").then_some(f64::NAN)
 }
 
 /// Only digits, a point and an exponent: Rust's parser also takes words that PostgreSQL does not.

@@ -219,10 +219,11 @@ fn words(text: &str, range: u16) -> Result<Total, Refused> {
                 seen = true;
             }
             Token::Number(number) => {
-                let counted = unit.take().unwrap_or_else(|| default_unit(range));
+                // The unit holds on to the left, where it is refused as given twice.
+                let counted = unit.unwrap_or_else(|| default_unit(range));
+                unit = Some(counted);
                 said.once(counted)?;
                 total.add(&Amount::parse(number)?, counted)?;
-                unit = None;
                 unit_used = true;
                 seen = true;
             }

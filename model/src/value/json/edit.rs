@@ -194,6 +194,10 @@ fn change_array(
     position: usize,
     change: Change<'_>,
 ) -> Result<Vec<u8>, ValueError> {
+    let adds = matches!(change, Change::Put(_, mode) if mode != SetMode::Set);
+    if array.is_empty() && !adds {
+        return Ok(ArrayBuilder::default().into_node());
+    }
     let Some(index) = parse_index(step) else {
         let message = format!("path element at position {position} is not an integer: \"{step}\"");
         return Err(ValueError::new(ValueErrorKind::InvalidText, message));
@@ -202,7 +206,6 @@ fn change_array(
     // Before the first element counts as the first place of all.
     let at = if index >= 0 { index } else { (index + count).max(-1) };
     let mut changed = ArrayBuilder::default();
-    let adds = matches!(change, Change::Put(_, mode) if mode != SetMode::Set);
     if at < 0
         && rest.is_empty()
         && adds

@@ -10,7 +10,13 @@ impl Jsonb {
 
     /// The element at an index, negative from the end: `-> 1`.
     pub fn get_index(&self, index: i64) -> Option<Jsonb> {
-        self.root().get_index(index).map(Node::to_jsonb)
+        self.find_index(index).map(Node::to_jsonb)
+    }
+
+    /// The node `get_index` copies. A scalar document counts as an array of itself, as in PostgreSQL.
+    pub fn find_index(&self, index: i64) -> Option<Node<'_>> {
+        let root = self.root();
+        if root.is_scalar() { matches!(index, 0 | -1).then_some(root) } else { root.get_index(index) }
     }
 
     /// The node at a path: `#>`. The empty path is the whole document.

@@ -227,10 +227,11 @@ impl Numeric {
         if weight > 4.0 * 32_768.0 {
             return Err(ValueError::numeric_overflow());
         }
-        if weight + 1.0 < -f64::from(DISPLAY_SCALE_MAX) {
-            return Ok(Numeric::from_i128(0, DISPLAY_SCALE_MAX as u16));
+        // Whole exponents show 16 fractional digits whatever the result's size.
+        let scale = clamp_scale(SIGNIFICANT_DIGITS_MIN, &[shown_scale(self), exponent_scale]);
+        if weight + 1.0 < -f64::from(scale) {
+            return Ok(Numeric::from_i128(0, scale));
         }
-        let scale = clamp_scale(SIGNIFICANT_DIGITS_MIN - weight as i32, &[shown_scale(self), exponent_scale]);
         match exponent {
             0 => return Ok(Numeric::ONE.round(i32::from(scale))),
             1 => return Ok(self.round(i32::from(scale))),
