@@ -23,6 +23,7 @@ use crate::context::Context;
 pub mod aggregate;
 pub mod array;
 pub mod cast;
+pub mod catalog;
 pub mod compare;
 pub mod datetime;
 mod io;
@@ -216,6 +217,7 @@ fn definitions() -> &'static Definitions {
             aggregate::define,
             array::define,
             cast::define,
+            catalog::define,
             compare::define,
             datetime::define,
             json::define,
