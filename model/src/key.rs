@@ -146,7 +146,11 @@ pub fn decode(bytes: &[u8], types: &[Type]) -> Result<Vec<Value>, KeyError> {
 }
 
 /// Reads the leading parts of a key; says how many bytes they took.
-pub fn decode_prefix(bytes: &[u8], types: &[Type], parts: &[KeyPart]) -> Result<(Vec<Value>, usize), KeyError> {
+pub fn decode_prefix(
+    bytes: &[u8],
+    types: &[Type],
+    parts: &[KeyPart],
+) -> Result<(Vec<Value>, usize), KeyError> {
     let mut values = Vec::with_capacity(types.len());
     let mut used = 0;
     for (index, of) in types.iter().enumerate() {

@@ -54,7 +54,8 @@ fn what_is_written_is_read_back() {
         let (of, typmod) = Type::parse(of).expect("a type of the file");
         let Ok(value) = text_io::parse(of, typmod, input, &context) else { continue };
         let text = text_io::to_text(&value, of, &context).expect("not null");
-        let again = text_io::parse(of, typmod, &text, &context).unwrap_or_else(|error| panic!("{of} {text}: {error}"));
+        let again = text_io::parse(of, typmod, &text, &context)
+            .unwrap_or_else(|error| panic!("{of} {text}: {error}"));
         assert_eq!(again, value, "{of} {text}");
         let mut sent = Vec::new();
         binary::encode_binary(&value, of, &mut sent);

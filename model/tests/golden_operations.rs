@@ -3,7 +3,9 @@
 use model::types::{Type, Typmod};
 use model::value::datetime::fields;
 use model::value::json::SetMode;
-use model::value::{Context, Date, Interval, Jsonb, Numeric, Time, Timestamp, Value, ValueError, Zone, text_io};
+use model::value::{
+    Context, Date, Interval, Jsonb, Numeric, Time, Timestamp, Value, ValueError, Zone, text_io,
+};
 
 mod golden;
 
@@ -131,7 +133,9 @@ impl Question<'_> {
             "trunc($1::numeric, $2)" => self.show_numeric(Ok(self.numeric(0)?.trunc(self.number(1)))),
             "gcd($1::numeric, $2::numeric)" => self.show_numeric(self.numeric(0)?.gcd(&self.numeric(1)?)),
             "lcm($1::numeric, $2::numeric)" => self.show_numeric(self.numeric(0)?.lcm(&self.numeric(1)?)),
-            "div($1::numeric, $2::numeric)" => self.show_numeric(self.numeric(0)?.div_trunc(&self.numeric(1)?)),
+            "div($1::numeric, $2::numeric)" => {
+                self.show_numeric(self.numeric(0)?.div_trunc(&self.numeric(1)?))
+            }
             "$1::float8::numeric" => self.show_numeric(Ok(Numeric::from_f64(self.float(0)))),
             "$1::float4::numeric" => self.show_numeric(Ok(Numeric::from_f32(self.float(0) as f32))),
             "$1::numeric::float8" => self.show(Value::Float8(self.numeric(0)?.to_f64())),
@@ -150,17 +154,23 @@ impl Question<'_> {
             "extract($1 from $2::timestamptz)" => {
                 fields::extract_timestamptz(self.field(), self.timestamptz(1)?, zone).map(shown_numeric)
             }
-            "extract($1 from $2::date)" => fields::extract_date(self.field(), self.date(1)?).map(shown_numeric),
-            "extract($1 from $2::time)" => self.show_numeric(fields::extract_time(self.field(), self.time(1)?)),
+            "extract($1 from $2::date)" => {
+                fields::extract_date(self.field(), self.date(1)?).map(shown_numeric)
+            }
+            "extract($1 from $2::time)" => {
+                self.show_numeric(fields::extract_time(self.field(), self.time(1)?))
+            }
             "extract($1 from $2::interval)" => {
                 self.show_numeric(fields::extract_interval(self.field(), self.interval(1)?))
             }
             "date_trunc($1, $2::timestamp)" => {
                 self.show(Value::Timestamp(fields::trunc_timestamp(self.field(), self.timestamp(1)?)?))
             }
-            "date_trunc($1, $2::timestamptz)" => {
-                self.show(Value::Timestamptz(fields::trunc_timestamptz(self.field(), self.timestamptz(1)?, zone)?))
-            }
+            "date_trunc($1, $2::timestamptz)" => self.show(Value::Timestamptz(fields::trunc_timestamptz(
+                self.field(),
+                self.timestamptz(1)?,
+                zone,
+            )?)),
             "date_trunc($1, $2::interval)" => {
                 self.show(Value::Interval(fields::trunc_interval(self.field(), self.interval(1)?)?))
             }
@@ -201,7 +211,9 @@ impl Question<'_> {
             }
             "$1::date + $2::int" => self.show(Value::Date(self.date(0)?.add_days(self.number(1))?)),
             "$1::date - $2::date" => Ok(Some(self.date(0)?.days_since(self.date(1)?)?.to_string())),
-            "$1::time + $2::interval" => self.show(Value::Time(self.time(0)?.add_interval(self.interval(1)?))),
+            "$1::time + $2::interval" => {
+                self.show(Value::Time(self.time(0)?.add_interval(self.interval(1)?)))
+            }
             "$1::time - $2::time" => self.show(Value::Interval(self.time(0)?.since(self.time(1)?))),
             "$1::date + $2::time" => self.show(Value::Timestamp(self.date(0)?.at(self.time(1)?)?)),
             _ => self.answer_json(),
@@ -251,7 +263,12 @@ fn operations_answer_as_postgresql_does() {
             Err(error) => Some(format!("!{} {}", error.code(), error.message())),
         };
         if found != row[4] {
-            wrong.push(format!("{} {:?}\n    expected {:?}\n    found    {found:?}", text(0), question.arguments, row[4]));
+            wrong.push(format!(
+                "{} {:?}\n    expected {:?}\n    found    {found:?}",
+                text(0),
+                question.arguments,
+                row[4]
+            ));
         }
     }
     assert!(wrong.is_empty(), "{} of {} differ:\n{}", wrong.len(), rows.len(), wrong.join("\n"));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::number::{self, read_finite, read_float, read_integer};
 use super::{
-    ARRAY, BYTEA, DATE, DEPTH_MAX, END, ESCAPED_ZERO, FALSE, FLOAT, INTEGER, INTERVAL, KeyPart, NULL_FIRST, NULL_LAST,
-    NUMERIC, RECORD, TEXT, TEXT_END, TIME, TIMESTAMP, TIMESTAMPTZ, TRUE, UUID, record,
+    ARRAY, BYTEA, DATE, DEPTH_MAX, END, ESCAPED_ZERO, FALSE, FLOAT, INTEGER, INTERVAL, KeyPart, NULL_FIRST,
+    NULL_LAST, NUMERIC, RECORD, TEXT, TEXT_END, TIME, TIMESTAMP, TIMESTAMPTZ, TRUE, UUID, record,
 };
 use crate::types::{Scalar, Type};
 use crate::value::array::{DIMENSIONS_MAX, Dimension};
@@ -208,7 +208,8 @@ impl Reader<'_> {
             words.push((u32::from_be_bytes(self.chunk()?) ^ 1 << 31) as i32);
         }
         let (lengths, lowers) = words.split_at(count);
-        let shape = lengths.iter().zip(lowers).map(|(length, lower)| Dimension { length: *length, lower: *lower });
+        let shape =
+            lengths.iter().zip(lowers).map(|(length, lower)| Dimension { length: *length, lower: *lower });
         let dimensions: Vec<_> = shape.collect();
         if count == 1 && values.is_empty() && lengths[0] == 0 && lowers[0] == 0 {
             return Some(Value::Array(Arc::new(Array::from_vector(element, values))));

@@ -35,7 +35,9 @@ fn write_at(value: &Value, of: Type, out: &mut Vec<u8>, depth: usize) -> Option<
         Value::Bytea(value) => out.extend_from_slice(value),
         Value::Date(value) => out.extend_from_slice(&value.days().to_le_bytes()),
         Value::Time(value) => out.extend_from_slice(&value.micros().to_le_bytes()),
-        Value::Timestamp(value) | Value::Timestamptz(value) => out.extend_from_slice(&value.micros().to_le_bytes()),
+        Value::Timestamp(value) | Value::Timestamptz(value) => {
+            out.extend_from_slice(&value.micros().to_le_bytes())
+        }
         Value::Interval(value) => {
             out.extend_from_slice(&value.months.to_le_bytes());
             out.extend_from_slice(&value.days.to_le_bytes());

@@ -74,8 +74,22 @@ fn the_bytes_are_those_of_the_page() {
     set_revision(&mut row, 7);
     set_updated_at(&mut row, -1);
     let expected = concat!(
-        "01", "00", "0700000000000000", "ffffffffffffffff", "0500", "02", "0400", "0400", "0600", "0900", "1400",
-        "01000000", "6162", "023930", "060100010003006103", "0001",
+        "01",
+        "00",
+        "0700000000000000",
+        "ffffffffffffffff",
+        "0500",
+        "02",
+        "0400",
+        "0400",
+        "0600",
+        "0900",
+        "1400",
+        "01000000",
+        "6162",
+        "023930",
+        "060100010003006103",
+        "0001",
     );
     assert_eq!(hex(&row), expected);
 }
@@ -109,7 +123,10 @@ fn typed_getters_read_without_a_value() {
     let row = encoded(&samples());
     let view = RowView::new(&row).expect("a row");
     assert_eq!(view.bool_at(0), Some(true));
-    assert_eq!((view.i64_at(1), view.i64_at(2), view.i64_at(3)), (Some(-2), Some(i32::MIN.into()), Some(i64::MAX)));
+    assert_eq!(
+        (view.i64_at(1), view.i64_at(2), view.i64_at(3)),
+        (Some(-2), Some(i32::MIN.into()), Some(i64::MAX))
+    );
     assert_eq!(view.f64_at(4), Some(1.5));
     assert_eq!(view.text_at(11), Some("grüße"));
     assert_eq!(view.text_at(27), None);

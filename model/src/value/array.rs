@@ -58,8 +58,10 @@ impl Array {
     /// An array of any shape; refused when shape and elements do not agree.
     pub fn new(element: Scalar, dimensions: Vec<Dimension>, values: Vec<Value>) -> Result<Self, ValueError> {
         if dimensions.len() > DIMENSIONS_MAX {
-            let message =
-                format!("number of array dimensions ({}) exceeds the maximum allowed ({DIMENSIONS_MAX})", dimensions.len());
+            let message = format!(
+                "number of array dimensions ({}) exceeds the maximum allowed ({DIMENSIONS_MAX})",
+                dimensions.len()
+            );
             return Err(ValueError::new(ValueErrorKind::LimitExceeded, message));
         }
         let count = element_count(&dimensions)?;
@@ -131,7 +133,8 @@ impl Array {
         }
         let mut values = Vec::new();
         self.collect(&clipped, 0, 0, &mut values);
-        let dimensions = clipped.iter().map(|(_, length)| Dimension { length: *length as i32, lower: 1 }).collect();
+        let dimensions =
+            clipped.iter().map(|(_, length)| Dimension { length: *length as i32, lower: 1 }).collect();
         Array { element: self.element, dimensions, values }
     }
 
@@ -150,14 +153,17 @@ impl Array {
 
     /// Compares elements first, then their number, then dimensions and bounds; null is greatest.
     pub fn cmp_sql(&self, other: &Array) -> Ordering {
-        let unequal = self.values.iter().zip(&other.values).map(|(a, b)| a.cmp_sql(b)).find(|order| order.is_ne());
+        let unequal =
+            self.values.iter().zip(&other.values).map(|(a, b)| a.cmp_sql(b)).find(|order| order.is_ne());
         unequal
             .unwrap_or_else(|| self.values.len().cmp(&other.values.len()))
             .then_with(|| self.dimensions.len().cmp(&other.dimensions.len()))
             .then_with(|| {
                 let shape = |array: &Array| {
                     let lengths = array.dimensions.iter().map(|dimension| dimension.length);
-                    lengths.chain(array.dimensions.iter().map(|dimension| dimension.lower)).collect::<Vec<_>>()
+                    lengths
+                        .chain(array.dimensions.iter().map(|dimension| dimension.lower))
+                        .collect::<Vec<_>>()
                 };
                 shape(self).cmp(&shape(other))
             })

@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use super::array::{DIMENSIONS_MAX, Dimension, element_count};
 use super::text_io::split_tid;
-use super::{Array, Bytea, Date, Interval, Jsonb, Numeric, Text, Time, Timestamp, Value, ValueError, ValueErrorKind};
+use super::{
+    Array, Bytea, Date, Interval, Jsonb, Numeric, Text, Time, Timestamp, Value, ValueError, ValueErrorKind,
+};
 use crate::types::{Scalar, Type};
 
 /// Version byte before a `jsonb` document.
@@ -40,7 +42,9 @@ pub fn encode_binary(value: &Value, of: Type, out: &mut Vec<u8>) {
         Value::Bytea(value) => out.extend_from_slice(value),
         Value::Date(value) => out.extend_from_slice(&value.days().to_be_bytes()),
         Value::Time(value) => out.extend_from_slice(&value.micros().to_be_bytes()),
-        Value::Timestamp(value) | Value::Timestamptz(value) => out.extend_from_slice(&value.micros().to_be_bytes()),
+        Value::Timestamp(value) | Value::Timestamptz(value) => {
+            out.extend_from_slice(&value.micros().to_be_bytes())
+        }
         Value::Interval(value) => {
             out.extend_from_slice(&value.micros.to_be_bytes());
             out.extend_from_slice(&value.days.to_be_bytes());
@@ -143,7 +147,9 @@ impl<'a> Reader<'a> {
             Type::Float4 => Value::Float4(f32::from_be_bytes(self.chunk()?)),
             Type::Float8 => Value::Float8(f64::from_be_bytes(self.chunk()?)),
             Type::Numeric => Value::Numeric(Numeric::read_wire(self.rest())?),
-            Type::Text | Type::Varchar | Type::Bpchar | Type::Unknown | Type::PgNodeTree => Value::Text(self.text()?),
+            Type::Text | Type::Varchar | Type::Bpchar | Type::Unknown | Type::PgNodeTree => {
+                Value::Text(self.text()?)
+            }
             Type::Name => {
                 let text = self.text()?;
                 if text.len() > 63 {
@@ -160,7 +166,9 @@ impl<'a> Reader<'a> {
             Type::Date => Value::Date(Date::from_days(self.i32()?)?),
             Type::Time => Value::Time(Time::from_micros(i64::from_be_bytes(self.chunk()?))?),
             Type::Timestamp => Value::Timestamp(Timestamp::from_micros(i64::from_be_bytes(self.chunk()?))?),
-            Type::Timestamptz => Value::Timestamptz(Timestamp::from_micros(i64::from_be_bytes(self.chunk()?))?),
+            Type::Timestamptz => {
+                Value::Timestamptz(Timestamp::from_micros(i64::from_be_bytes(self.chunk()?))?)
+            }
             Type::Interval => {
                 let micros = i64::from_be_bytes(self.chunk()?);
                 let days = self.i32()?;
@@ -222,7 +230,9 @@ impl<'a> Reader<'a> {
             return Err(invalid(format!("invalid number of dimensions: {count}")));
         }
         if count as usize > DIMENSIONS_MAX {
-            let message = format!("number of array dimensions ({count}) exceeds the maximum allowed ({DIMENSIONS_MAX})");
+            let message = format!(
+                "number of array dimensions ({count}) exceeds the maximum allowed ({DIMENSIONS_MAX})"
+            );
             return Err(ValueError::new(ValueErrorKind::LimitExceeded, message));
         }
         if !matches!(self.i32()?, 0 | 1) {
@@ -284,4 +294,3 @@ pub fn decode_text(bytes: &[u8]) -> Result<&str, ValueError> {
     }
     Ok(text)
 }
-

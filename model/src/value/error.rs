@@ -176,7 +176,10 @@ impl ValueError {
 
     /// `date/time field value out of range: "2024-13-01"`.
     pub fn datetime_field(input: &str) -> Self {
-        Self::new(ValueErrorKind::DatetimeOverflow, format!("date/time field value out of range: \"{input}\""))
+        Self::new(
+            ValueErrorKind::DatetimeOverflow,
+            format!("date/time field value out of range: \"{input}\""),
+        )
     }
 
     /// `timestamp out of range`, `interval out of range`, `date out of range`.

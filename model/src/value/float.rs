@@ -34,7 +34,14 @@ pub(crate) fn write_f32(value: f32, out: &mut String) {
     write(value, value.is_nan(), value.is_infinite(), value < 0.0, 6, out);
 }
 
-fn write<F: LowerExp>(value: F, nan: bool, infinite: bool, negative: bool, digits_max: i32, out: &mut String) {
+fn write<F: LowerExp>(
+    value: F,
+    nan: bool,
+    infinite: bool,
+    negative: bool,
+    digits_max: i32,
+    out: &mut String,
+) {
     if nan {
         return out.push_str("NaN");
     }
@@ -100,16 +107,21 @@ fn hexadecimal(text: &str) -> Option<Result<f64, Refused>> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let body = unsigned.strip_prefix("0x").or_else(|| unsigned.strip_prefix("0X"))?;
     let (digits, exponent) = match body.find(['p', 'P']) {
-        Some(at) => (&body[..at], body[at + 1..].parse::<i32>().ok().filter(|exponent| exponent.abs() < 10_000)),
+        Some(at) => {
+            (&body[..at], body[at + 1..].parse::<i32>().ok().filter(|exponent| exponent.abs() < 10_000))
+        }
         None => (body, Some(0)),
     };
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let Some(exponent) = exponent.filter(|_| plain(whole) && plain(fraction) && whole.len() + fraction.len() > 0) else {
+    let Some(exponent) =
+        exponent.filter(|_| plain(whole) && plain(fraction) && whole.len() + fraction.len() > 0)
+    else {
         return Some(Err(Refused::Syntax));
     };
     // Sixteen digits are more than a double holds; the rest only moves the point.
-    let kept: String = whole.chars().chain(fraction.chars()).skip_while(|digit| *digit == '0').take(15).collect();
+    let kept: String =
+        whole.chars().chain(fraction.chars()).skip_while(|digit| *digit == '0').take(15).collect();
     let skipped = whole.chars().chain(fraction.chars()).take_while(|digit| *digit == '0').count();
     let mantissa = u64::from_str_radix(&kept, 16).unwrap_or(0) as f64;
     let point = whole.len() as i32 - (skipped + kept.len()) as i32;
@@ -154,7 +166,8 @@ fn special(text: &str) -> Option<f64> {
 
 /// Only digits, a point and an exponent: Rust's parser also takes words that PostgreSQL does not.
 fn decimal(text: &str) -> Result<&str, Refused> {
-    let plain = !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'+' | b'-' | b'e' | b'E'));
+    let plain = !text.is_empty()
+        && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'+' | b'-' | b'e' | b'E'));
     if plain { Ok(text) } else { Err(Refused::Syntax) }
 }
 
@@ -171,9 +184,21 @@ mod tests {
     #[test]
     fn doubles_are_written_as_postgresql_writes_them() {
         let cases = [
-            (0.0, "0"), (-0.0, "-0"), (1.0, "1"), (0.1, "0.1"), (1e20, "1e+20"), (1e15, "1e+15"), (1e14, "100000000000000"),
-            (123456789012345.6, "123456789012345.6"), (1e-4, "0.0001"), (1e-5, "1e-05"), (1.5e-7, "1.5e-07"),
-            (f64::MAX, "1.7976931348623157e+308"), (5e-324, "5e-324"), (f64::NAN, "NaN"), (f64::NEG_INFINITY, "-Infinity"),
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (0.1, "0.1"),
+            (1e20, "1e+20"),
+            (1e15, "1e+15"),
+            (1e14, "100000000000000"),
+            (123456789012345.6, "123456789012345.6"),
+            (1e-4, "0.0001"),
+            (1e-5, "1e-05"),
+            (1.5e-7, "1.5e-07"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (5e-324, "5e-324"),
+            (f64::NAN, "NaN"),
+            (f64::NEG_INFINITY, "-Infinity"),
             (-1234.5, "-1234.5"),
         ];
         for (value, expected) in cases {

@@ -107,7 +107,12 @@ pub enum ByteaOutput {
 
 impl Default for Context {
     fn default() -> Self {
-        Context { zone: Zone::utc(), date_order: DateOrder::default(), now: None, bytea_output: ByteaOutput::default() }
+        Context {
+            zone: Zone::utc(),
+            date_order: DateOrder::default(),
+            now: None,
+            bytea_output: ByteaOutput::default(),
+        }
     }
 }
 
@@ -257,7 +262,9 @@ impl Value {
             (Value::Bytea(a), Value::Bytea(b)) => a.cmp(b),
             (Value::Date(a), Value::Date(b)) => a.cmp(b),
             (Value::Time(a), Value::Time(b)) => a.cmp(b),
-            (Value::Timestamp(a), Value::Timestamp(b)) | (Value::Timestamptz(a), Value::Timestamptz(b)) => a.cmp(b),
+            (Value::Timestamp(a), Value::Timestamp(b)) | (Value::Timestamptz(a), Value::Timestamptz(b)) => {
+                a.cmp(b)
+            }
             (Value::Interval(a), Value::Interval(b)) => a.cmp_sql(b),
             (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
             (Value::Json(a), Value::Json(b)) => a.as_bytes().cmp(b.as_bytes()),
@@ -374,7 +381,9 @@ impl PartialEq for Value {
             (Value::Bytea(a), Value::Bytea(b)) => a == b,
             (Value::Date(a), Value::Date(b)) => a == b,
             (Value::Time(a), Value::Time(b)) => a == b,
-            (Value::Timestamp(a), Value::Timestamp(b)) | (Value::Timestamptz(a), Value::Timestamptz(b)) => a == b,
+            (Value::Timestamp(a), Value::Timestamp(b)) | (Value::Timestamptz(a), Value::Timestamptz(b)) => {
+                a == b
+            }
             (Value::Interval(a), Value::Interval(b)) => a == b,
             (Value::Uuid(a), Value::Uuid(b)) => a == b,
             (Value::Jsonb(a), Value::Jsonb(b)) => a == b,
@@ -387,4 +396,3 @@ impl PartialEq for Value {
 }
 
 impl Eq for Value {}
-

@@ -20,8 +20,8 @@ use crate::types::{Scalar, Type, Typmod};
 pub use arrays::{parse_array, write_array};
 pub use scalars::{apply_typmod, parse_bool, parse_bytea, parse_uuid, truncate_name};
 
-use scalars::{parse_integer, parse_oid, parse_text, parse_tid};
 pub(crate) use scalars::split_tid;
+use scalars::{parse_integer, parse_oid, parse_text, parse_tid};
 
 /// Reads a text as a value of a type and fits it into the modifier, as a literal or a text parameter is read.
 pub fn parse(of: Type, typmod: Typmod, text: &str, context: &Context) -> Result<Value, ValueError> {
@@ -33,14 +33,20 @@ pub fn parse(of: Type, typmod: Typmod, text: &str, context: &Context) -> Result<
         Type::Int2 => Value::Int2(parse_integer(text, "smallint")?),
         Type::Int4 => Value::Int4(parse_integer(text, "integer")?),
         Type::Int8 => Value::Int8(parse_integer(text, "bigint")?),
-        Type::Float4 => Value::Float4(float::parse_f32(text).map_err(|refused| float_error(refused, "real", text))?),
-        Type::Float8 => {
-            Value::Float8(float::parse_f64(text).map_err(|refused| float_error(refused, "double precision", text))?)
+        Type::Float4 => {
+            Value::Float4(float::parse_f32(text).map_err(|refused| float_error(refused, "real", text))?)
         }
+        Type::Float8 => Value::Float8(
+            float::parse_f64(text).map_err(|refused| float_error(refused, "double precision", text))?,
+        ),
         Type::Numeric => Value::Numeric(text.parse::<super::Numeric>()?.with_typmod(typmod)?),
-        Type::Text | Type::Varchar | Type::Bpchar | Type::Name | Type::Char | Type::Unknown | Type::PgNodeTree => {
-            Value::Text(parse_text(text, of, typmod)?)
-        }
+        Type::Text
+        | Type::Varchar
+        | Type::Bpchar
+        | Type::Name
+        | Type::Char
+        | Type::Unknown
+        | Type::PgNodeTree => Value::Text(parse_text(text, of, typmod)?),
         Type::Bytea => Value::Bytea(parse_bytea(text)?),
         Type::Date => Value::Date(datetime::parse_date(text, context)?),
         Type::Time => {
@@ -149,4 +155,3 @@ pub fn to_text(value: &Value, of: Type, context: &Context) -> Option<String> {
     write_text(value, of, context, &mut out);
     Some(out)
 }
-

@@ -43,7 +43,8 @@ impl Date {
             Date::INFINITY => Ok(Timestamp::INFINITY),
             Date::NEG_INFINITY => Ok(Timestamp::NEG_INFINITY),
             Date(days) => {
-                let error = || ValueError::new(ValueErrorKind::DatetimeOverflow, "date out of range for timestamp");
+                let error =
+                    || ValueError::new(ValueErrorKind::DatetimeOverflow, "date out of range for timestamp");
                 let micros = i64::from(days).checked_mul(DAY).ok_or_else(error)?;
                 Timestamp::from_micros(micros).map_err(|_| error())
             }
@@ -200,7 +201,7 @@ fn finite(micros: Option<i64>) -> Result<Timestamp, ValueError> {
 
 impl Interval {
     /// The sum, field by field.
-    pub fn add(self, other: Interval) -> Result<Interval, ValueError> {
+    pub fn add(&self, other: Interval) -> Result<Interval, ValueError> {
         let sum = || {
             Some(Interval {
                 months: self.months.checked_add(other.months)?,
@@ -212,7 +213,7 @@ impl Interval {
     }
 
     /// The difference, field by field.
-    pub fn sub(self, other: Interval) -> Result<Interval, ValueError> {
+    pub fn sub(&self, other: Interval) -> Result<Interval, ValueError> {
         let difference = || {
             Some(Interval {
                 months: self.months.checked_sub(other.months)?,
@@ -224,24 +225,24 @@ impl Interval {
     }
 
     /// Every field negated.
-    pub fn neg(self) -> Result<Interval, ValueError> {
-        Interval::default().sub(self)
+    pub fn neg(&self) -> Result<Interval, ValueError> {
+        Interval::default().sub(*self)
     }
 
     /// Every field times a factor; what is left of months and days goes down to finer fields.
-    pub fn mul(self, factor: f64) -> Result<Interval, ValueError> {
+    pub fn mul(&self, factor: f64) -> Result<Interval, ValueError> {
         self.scale(|field| field * factor)
     }
 
     /// Every field divided; what is left of months and days goes down to finer fields.
-    pub fn div(self, divisor: f64) -> Result<Interval, ValueError> {
+    pub fn div(&self, divisor: f64) -> Result<Interval, ValueError> {
         if divisor == 0.0 {
             return Err(ValueError::division_by_zero());
         }
         self.scale(|field| field / divisor)
     }
 
-    fn scale(self, by: impl Fn(f64) -> f64) -> Result<Interval, ValueError> {
+    fn scale(&self, by: impl Fn(f64) -> f64) -> Result<Interval, ValueError> {
         let whole = |value: f64| -> Result<i32, ValueError> {
             let fits = value >= f64::from(i32::MIN) && value <= f64::from(i32::MAX);
             if fits { Ok(value as i32) } else { Err(interval_range()) }

@@ -2,7 +2,10 @@
 
 use std::str::FromStr;
 
-use super::calendar::{Civil, EPOCH_JULIAN_DAY, civil_from_days, day_of_year, days_from_civil, days_in_month, iso_week, iso_week_start, weekday};
+use super::calendar::{
+    Civil, EPOCH_JULIAN_DAY, civil_from_days, day_of_year, days_from_civil, days_in_month, iso_week,
+    iso_week_start, weekday,
+};
 use super::{DAY, Date, HOUR, Interval, MINUTE, SECOND, Time, Timestamp, UNIX_EPOCH_MICROS, Zone};
 use crate::value::{Numeric, ValueError, ValueErrorKind};
 
@@ -70,8 +73,12 @@ impl FromStr for DateField {
     /// Reads a field's name or abbreviation, in any case.
     fn from_str(name: &str) -> Result<Self, ()> {
         Ok(match name.to_ascii_lowercase().as_str() {
-            "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecond" | "microseconds" => DateField::Microseconds,
-            "ms" | "msec" | "msecs" | "msecond" | "mseconds" | "millisecond" | "milliseconds" => DateField::Milliseconds,
+            "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecond" | "microseconds" => {
+                DateField::Microseconds
+            }
+            "ms" | "msec" | "msecs" | "msecond" | "mseconds" | "millisecond" | "milliseconds" => {
+                DateField::Milliseconds
+            }
             "s" | "sec" | "secs" | "second" | "seconds" => DateField::Second,
             "m" | "min" | "mins" | "minute" | "minutes" => DateField::Minute,
             "h" | "hr" | "hrs" | "hour" | "hours" => DateField::Hour,
@@ -112,7 +119,11 @@ pub fn extract_timestamp(field: DateField, value: Timestamp) -> Result<Option<Nu
 }
 
 /// `extract(field from timestamptz)` on the local clock of a zone.
-pub fn extract_timestamptz(field: DateField, value: Timestamp, zone: &Zone) -> Result<Option<Numeric>, ValueError> {
+pub fn extract_timestamptz(
+    field: DateField,
+    value: Timestamp,
+    zone: &Zone,
+) -> Result<Option<Numeric>, ValueError> {
     extract(field, value, Some(zone), "timestamp with time zone")
 }
 
@@ -120,7 +131,9 @@ pub fn extract_timestamptz(field: DateField, value: Timestamp, zone: &Zone) -> R
 pub fn extract_date(field: DateField, value: Date) -> Result<Option<Numeric>, ValueError> {
     use DateField as F;
     match field {
-        F::Microseconds | F::Milliseconds | F::Second | F::Minute | F::Hour => return Err(unsupported(field, "date")),
+        F::Microseconds | F::Milliseconds | F::Second | F::Minute | F::Hour => {
+            return Err(unsupported(field, "date"));
+        }
         F::Timezone | F::TimezoneHour | F::TimezoneMinute => return Err(unsupported(field, "date")),
         _ => {}
     }
@@ -136,7 +149,12 @@ pub fn extract_date(field: DateField, value: Date) -> Result<Option<Numeric>, Va
     }))
 }
 
-fn extract(field: DateField, value: Timestamp, zone: Option<&Zone>, of: &str) -> Result<Option<Numeric>, ValueError> {
+fn extract(
+    field: DateField,
+    value: Timestamp,
+    zone: Option<&Zone>,
+    of: &str,
+) -> Result<Option<Numeric>, ValueError> {
     use DateField as F;
     let offset = match (field, zone) {
         (F::Timezone | F::TimezoneHour | F::TimezoneMinute, None) => return Err(unsupported(field, of)),
@@ -146,7 +164,9 @@ fn extract(field: DateField, value: Timestamp, zone: Option<&Zone>, of: &str) ->
     if !value.is_finite() {
         let infinity = if value == Timestamp::INFINITY { Numeric::INFINITY } else { Numeric::NEG_INFINITY };
         return Ok(match field {
-            F::Year | F::Decade | F::Century | F::Millennium | F::IsoYear | F::Epoch | F::Julian => Some(infinity),
+            F::Year | F::Decade | F::Century | F::Millennium | F::IsoYear | F::Epoch | F::Julian => {
+                Some(infinity)
+            }
             _ => None,
         });
     }
@@ -155,7 +175,9 @@ fn extract(field: DateField, value: Timestamp, zone: Option<&Zone>, of: &str) ->
     Ok(Some(match field {
         F::Microseconds | F::Milliseconds | F::Second | F::Minute | F::Hour => clock_part(field, micros),
         F::Epoch => scaled(value.micros() + UNIX_EPOCH_MICROS, 6),
-        F::Julian => Numeric::from(days + EPOCH_JULIAN_DAY).add(&Numeric::from(micros).div(&Numeric::from(DAY))?)?,
+        F::Julian => {
+            Numeric::from(days + EPOCH_JULIAN_DAY).add(&Numeric::from(micros).div(&Numeric::from(DAY))?)?
+        }
         F::Timezone => Numeric::from(offset),
         F::TimezoneHour => Numeric::from(offset / 3_600),
         F::TimezoneMinute => Numeric::from(offset / 60 % 60),
@@ -167,7 +189,9 @@ fn extract(field: DateField, value: Timestamp, zone: Option<&Zone>, of: &str) ->
 pub fn extract_time(field: DateField, value: Time) -> Result<Numeric, ValueError> {
     use DateField as F;
     match field {
-        F::Microseconds | F::Milliseconds | F::Second | F::Minute | F::Hour => Ok(clock_part(field, value.micros())),
+        F::Microseconds | F::Milliseconds | F::Second | F::Minute | F::Hour => {
+            Ok(clock_part(field, value.micros()))
+        }
         F::Epoch => Ok(scaled(value.micros(), 6)),
         _ => Err(unsupported(field, "time without time zone")),
     }
@@ -224,8 +248,20 @@ fn day_part(field: DateField, days: i64) -> i64 {
         DateField::IsoDow => (i64::from(weekday(days)) + 6) % 7 + 1,
         DateField::Doy => day_of_year(civil),
         DateField::Decade => year.div_euclid(10),
-        DateField::Century => if year > 0 { (year + 99) / 100 } else { -((100 - year) / 100) },
-        DateField::Millennium => if year > 0 { (year + 999) / 1_000 } else { -((1_000 - year) / 1_000) },
+        DateField::Century => {
+            if year > 0 {
+                (year + 99) / 100
+            } else {
+                -((100 - year) / 100)
+            }
+        }
+        DateField::Millennium => {
+            if year > 0 {
+                (year + 999) / 1_000
+            } else {
+                -((1_000 - year) / 1_000)
+            }
+        }
         _ => shown(year),
     }
 }
@@ -240,7 +276,11 @@ pub fn trunc_timestamptz(field: DateField, value: Timestamp, zone: &Zone) -> Res
     let truncated = trunc_local(field, zone.to_local(value), "timestamp with time zone")?;
     match field {
         // Hours and finer keep the offset they have, so that the fold in autumn is not crossed.
-        DateField::Hour | DateField::Minute | DateField::Second | DateField::Milliseconds | DateField::Microseconds
+        DateField::Hour
+        | DateField::Minute
+        | DateField::Second
+        | DateField::Milliseconds
+        | DateField::Microseconds
             if value.is_finite() =>
         {
             Timestamp::from_micros(truncated.micros() - i64::from(zone.offset_at(value)) * SECOND)
@@ -282,7 +322,9 @@ fn trunc_local(field: DateField, value: Timestamp, of: &str) -> Result<Timestamp
         F::Century => first_of((civil.year - 1).div_euclid(100) * 100 + 1, 1),
         _ => first_of((civil.year - 1).div_euclid(1_000) * 1_000 + 1, 1),
     };
-    Timestamp::from_micros(start.checked_mul(DAY).ok_or_else(|| ValueError::datetime_out_of_range("timestamp"))?)
+    Timestamp::from_micros(
+        start.checked_mul(DAY).ok_or_else(|| ValueError::datetime_out_of_range("timestamp"))?,
+    )
 }
 
 /// `date_trunc(field, interval)`.
@@ -304,8 +346,7 @@ pub fn trunc_interval(field: DateField, value: Interval) -> Result<Interval, Val
         F::Milliseconds => clock(1_000),
         F::Microseconds => value,
         F::Week => {
-            return Err(unsupported(field, "interval")
-                .with_detail("Months usually have fractional weeks."));
+            return Err(unsupported(field, "interval").with_detail("Months usually have fractional weeks."));
         }
         _ => return Err(unsupported(field, "interval")),
     })
@@ -326,7 +367,8 @@ pub fn make_date(year: i32, month: i32, day: i32) -> Result<Date, ValueError> {
         return Err(refused());
     }
     let days = days_from_civil(Civil { year: astronomical, month: month as u8, day: day as u8 });
-    let date = i32::try_from(days).ok().and_then(|days| Date::from_days(days).ok()).filter(|date| date.is_finite());
+    let date =
+        i32::try_from(days).ok().and_then(|days| Date::from_days(days).ok()).filter(|date| date.is_finite());
     date.ok_or_else(|| {
         let message = format!("date out of range: {year}-{month:02}-{day:02}");
         ValueError::new(ValueErrorKind::DatetimeOverflow, message)
@@ -347,7 +389,12 @@ pub fn make_time(hour: i32, minute: i32, seconds: f64) -> Result<Time, ValueErro
 }
 
 /// `make_interval(years, months, weeks, days, hours, mins, secs)`.
-pub fn make_interval(months: [i32; 2], days: [i32; 2], clock: [i32; 2], seconds: f64) -> Result<Interval, ValueError> {
+pub fn make_interval(
+    months: [i32; 2],
+    days: [i32; 2],
+    clock: [i32; 2],
+    seconds: f64,
+) -> Result<Interval, ValueError> {
     let out_of_range = || ValueError::datetime_out_of_range("interval");
     let [years, months] = months;
     let [weeks, days] = days;
@@ -358,7 +405,8 @@ pub fn make_interval(months: [i32; 2], days: [i32; 2], clock: [i32; 2], seconds:
     if !fraction.is_finite() || fraction.abs() > i64::MAX as f64 / 2.0 {
         return Err(out_of_range());
     }
-    let micros = i64::from(hours).checked_mul(HOUR).and_then(|sum| sum.checked_add(i64::from(minutes) * MINUTE));
+    let micros =
+        i64::from(hours).checked_mul(HOUR).and_then(|sum| sum.checked_add(i64::from(minutes) * MINUTE));
     let micros = micros.and_then(|sum| sum.checked_add(fraction as i64)).ok_or_else(out_of_range)?;
     Ok(Interval::new(months, days, micros))
 }

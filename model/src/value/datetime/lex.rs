@@ -77,11 +77,15 @@ pub(super) fn fields(text: &str) -> Option<Vec<Field>> {
                 let word = &text[start..at];
                 match bytes.get(at) {
                     Some(b'/') => {
-                        at = run(at, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'+'));
+                        at = run(at, |byte| {
+                            byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'+')
+                        });
                         fields.push(Field::ZoneName(text[start..at].to_owned()));
                     }
                     Some(b'_') => {
-                        at = run(at, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-'));
+                        at = run(at, |byte| {
+                            byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-')
+                        });
                         fields.push(Field::ZoneName(text[start..at].to_owned()));
                     }
                     // `est5edt`, but not `jan15` or `t10`.
@@ -121,4 +125,3 @@ fn date_end(bytes: &[u8], from: usize) -> usize {
     }
     at
 }
-

@@ -95,7 +95,11 @@ pub struct Time(i64);
 impl Time {
     /// The time so many microseconds after midnight; refused outside one day.
     pub fn from_micros(micros: i64) -> Result<Time, ValueError> {
-        if (0..=DAY).contains(&micros) { Ok(Time(micros)) } else { Err(ValueError::datetime_out_of_range("time")) }
+        if (0..=DAY).contains(&micros) {
+            Ok(Time(micros))
+        } else {
+            Err(ValueError::datetime_out_of_range("time"))
+        }
     }
 
     /// The time of day of any count of microseconds, whole days dropped.
@@ -187,4 +191,3 @@ impl Interval {
         self.span_micros().cmp(&other.span_micros())
     }
 }
-

@@ -26,7 +26,8 @@ pub fn parse_date(text: &str, context: &Context) -> Result<Date, ValueError> {
         None => {}
     }
     let days = decoded.days.ok_or_else(|| ValueError::invalid_datetime("date", text))?;
-    let out_of_range = || ValueError::new(ValueErrorKind::DatetimeOverflow, format!("date out of range: \"{text}\""));
+    let out_of_range =
+        || ValueError::new(ValueErrorKind::DatetimeOverflow, format!("date out of range: \"{text}\""));
     if days < i64::from(Date::MIN.days()) || days > i64::from(Date::MAX.days()) {
         return Err(out_of_range());
     }
@@ -88,7 +89,12 @@ fn special_timestamp(
     name: &str,
     context: &Context,
 ) -> Result<Timestamp, ValueError> {
-    let now = || context.now.map(|now| context.zone.to_local(now)).ok_or_else(|| ValueError::invalid_datetime(name, text));
+    let now = || {
+        context
+            .now
+            .map(|now| context.zone.to_local(now))
+            .ok_or_else(|| ValueError::invalid_datetime(name, text))
+    };
     Ok(match special {
         Special::Infinity => Timestamp::INFINITY,
         Special::NegInfinity => Timestamp::NEG_INFINITY,
@@ -176,7 +182,9 @@ fn decode(text: &str, name: &str, context: &Context) -> Result<Decoded, ValueErr
     decode_fields(text, name, context).map_err(|refused| match refused {
         Refused::Syntax => ValueError::invalid_datetime(name, text),
         Refused::Field => ValueError::datetime_field(text),
-        Refused::Month => ValueError::datetime_field(text).with_hint("Perhaps you need a different \"datestyle\" setting."),
+        Refused::Month => {
+            ValueError::datetime_field(text).with_hint("Perhaps you need a different \"datestyle\" setting.")
+        }
         Refused::Zone(zone) => ValueError::parameter(format!("time zone \"{zone}\" not recognized")),
         Refused::Displacement => {
             let message = format!("time zone displacement out of range: \"{text}\"");
@@ -202,13 +210,12 @@ fn decode_fields(text: &str, name: &str, context: &Context) -> Result<Decoded, R
             Field::Date(_) if decoded.time.is_some() => return Err(Refused::Syntax),
             Field::Date(date) => parts.date(date)?,
             Field::Number(number) => {
-                let digits = number.split('.').next().unwrap_or("");
-                let expects_time = after_t || (parts.is_complete() && decoded.time.is_none());
-                if number.contains('.') && digits.len() >= 6 && expects_time {
-                    set(&mut decoded.time, compact_clock(number)?)?;
-                } else if after_t || (expects_time && (digits.len() == 6 || digits.len() == 4) && name != "date" && !parts.wants_year()) {
-                    set(&mut decoded.time, compact_clock(number)?)?;
-                } else if name == "time" && decoded.time.is_none() && digits.len() >= 4 && parts.loose.is_empty() {
+                let digits = number.split('.').next().unwrap_or("").len();
+                let timeless = decoded.time.is_none();
+                let behind_date =
+                    timeless && parts.is_complete() && matches!(digits, 4 | 6) && name != "date";
+                let alone = timeless && name == "time" && digits >= 4 && parts.loose.is_empty();
+                if after_t || behind_date || alone {
                     set(&mut decoded.time, compact_clock(number)?)?;
                 } else if number.contains('.') {
                     parts.decimal(number)?;
@@ -313,7 +320,10 @@ fn set<T>(slot: &mut Option<T>, value: T) -> Result<(), Refused> {
 /// `jan 15 -2024`: PostgreSQL lets a sign join a date's parts.
 fn year_behind_sign(offset: &str, parts: &Parts, decoded: &Decoded) -> Option<String> {
     let digits = offset.strip_prefix('-')?;
-    let year = decoded.time.is_none() && parts.any() && !parts.is_complete() && digits.bytes().all(|b| b.is_ascii_digit());
+    let year = decoded.time.is_none()
+        && parts.any()
+        && !parts.is_complete()
+        && digits.bytes().all(|b| b.is_ascii_digit());
     year.then(|| digits.to_owned())
 }
 
@@ -348,10 +358,6 @@ impl Parts {
 
     fn is_complete(&self) -> bool {
         self.julian.is_some() || self.known() >= 3 || (self.year.is_some() && self.day_of_year.is_some())
-    }
-
-    fn wants_year(&self) -> bool {
-        self.year.is_none() && self.known() < 3 && self.julian.is_none()
     }
 
     fn named_month(&mut self, month: i64) -> Result<(), Refused> {
@@ -609,7 +615,17 @@ fn parse_offset(text: &str) -> Result<i32, Refused> {
 /// The number of a month's name or its first three letters.
 pub(super) fn month(word: &str) -> Option<i64> {
     const MONTHS: [&str; 12] = [
-        "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
         "december",
     ];
     let word = if word == "sept" { "sep" } else { word };

@@ -14,9 +14,10 @@ pub fn parse_interval(text: &str, typmod: Typmod) -> Result<Interval, ValueError
     let parsed = if trimmed.starts_with(['P', 'p']) { iso(&trimmed[1..]) } else { words(trimmed, range) };
     let total = parsed.map_err(|refused| match refused {
         Refused::Syntax => ValueError::invalid_datetime("interval", text),
-        Refused::Range => {
-            ValueError::new(ValueErrorKind::IntervalOverflow, format!("interval field value out of range: \"{text}\""))
-        }
+        Refused::Range => ValueError::new(
+            ValueErrorKind::IntervalOverflow,
+            format!("interval field value out of range: \"{text}\""),
+        ),
     })?;
     let interval = total.finish().ok_or_else(|| ValueError::datetime_out_of_range("interval"))?;
     Ok(interval.with_typmod(typmod))
@@ -68,7 +69,8 @@ impl Total {
     fn add(&mut self, amount: &Amount, unit: Unit) -> Result<(), Refused> {
         let whole = amount.whole;
         let fraction = amount.fraction();
-        let checked = |value: Option<i64>| value.filter(|value| i32::try_from(*value).is_ok()).ok_or(Refused::Range);
+        let checked =
+            |value: Option<i64>| value.filter(|value| i32::try_from(*value).is_ok()).ok_or(Refused::Range);
         match unit {
             Unit::Microsecond => self.add_micros(whole, fraction, 1),
             Unit::Millisecond => self.add_micros(whole, fraction, 1_000),
@@ -108,7 +110,8 @@ impl Total {
     }
 
     fn add_micros(&mut self, whole: i64, fraction: f64, unit: i64) {
-        self.micros += i128::from(whole) * i128::from(unit) + (fraction * unit as f64).round_ties_even() as i128;
+        self.micros +=
+            i128::from(whole) * i128::from(unit) + (fraction * unit as f64).round_ties_even() as i128;
     }
 
     /// Whole days of a fractional count, the rest as microseconds.
@@ -200,19 +203,23 @@ fn words(text: &str, range: u16) -> Result<Total, Refused> {
                     return Err(Refused::Syntax);
                 }
                 total.micros += i128::from(parse_clock(clock, range)?);
-                [Unit::Hour, Unit::Minute, Unit::Second].into_iter().try_for_each(|field| said.once(field))?;
+                [Unit::Hour, Unit::Minute, Unit::Second]
+                    .into_iter()
+                    .try_for_each(|field| said.once(field))?;
                 unit = Some(Unit::Day);
                 seen = true;
             }
             Token::YearMonth(pair) => {
                 let negative = pair.starts_with('-');
-                let (years, months) = pair.trim_start_matches(['+', '-']).split_once('-').ok_or(Refused::Syntax)?;
+                let (years, months) =
+                    pair.trim_start_matches(['+', '-']).split_once('-').ok_or(Refused::Syntax)?;
                 let months: i64 = months.parse().map_err(|_| Refused::Syntax)?;
                 let years: i64 = years.parse().map_err(|_| Refused::Range)?;
                 if months >= 12 {
                     return Err(Refused::Range);
                 }
-                let size = years.checked_mul(12).and_then(|size| size.checked_add(months)).ok_or(Refused::Range)?;
+                let size =
+                    years.checked_mul(12).and_then(|size| size.checked_add(months)).ok_or(Refused::Range)?;
                 total.months += if negative { -size } else { size };
                 said.once(Unit::Month)?;
                 unit_used = true;
@@ -254,7 +261,9 @@ fn tokens(text: &str) -> Result<Vec<Token<'_>>, Refused> {
                     at += bytes[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
                 }
                 let digits = at;
-                while at < bytes.len() && (bytes[at].is_ascii_digit() || matches!(bytes[at], b'.' | b':' | b'-')) {
+                while at < bytes.len()
+                    && (bytes[at].is_ascii_digit() || matches!(bytes[at], b'.' | b':' | b'-'))
+                {
                     at += 1;
                 }
                 let apart = digits > start + 1;
@@ -354,7 +363,10 @@ fn parse_clock(text: &str, range: u16) -> Result<i64, Refused> {
     if minutes > 59 && !minute_to_second {
         return Err(Refused::Range);
     }
-    let size = hours.checked_mul(HOUR).and_then(|size| size.checked_add(minutes * MINUTE + rest)).ok_or(Refused::Range)?;
+    let size = hours
+        .checked_mul(HOUR)
+        .and_then(|size| size.checked_add(minutes * MINUTE + rest))
+        .ok_or(Refused::Range)?;
     Ok(if negative { -size } else { size })
 }
 
@@ -434,7 +446,8 @@ impl Interval {
         use interval_range::{DAY as DAYS, HOUR as HOURS, MINUTE as MINUTES, MONTH, SECOND as SECONDS, YEAR};
         let mut kept = self;
         if let Some(range) = typmod.interval_range() {
-            let finest = [SECONDS, MINUTES, HOURS, DAYS, MONTH, YEAR].into_iter().find(|field| range & field != 0);
+            let finest =
+                [SECONDS, MINUTES, HOURS, DAYS, MONTH, YEAR].into_iter().find(|field| range & field != 0);
             match finest {
                 Some(YEAR) => kept = Interval::new(self.months / 12 * 12, 0, 0),
                 Some(MONTH) => kept = Interval::new(self.months, 0, 0),

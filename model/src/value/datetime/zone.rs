@@ -38,14 +38,55 @@ const OFFSET_SECS_MAX: i32 = 16 * 3_600 - 1;
 /// What PostgreSQL's default abbreviations mean, in seconds east; those of zones that are a name of the zone data
 /// too (`EST`, `MST`, `HST`) included.
 const ABBREVIATIONS: &[(&str, i32)] = &[
-    ("ACDT", 37_800), ("ACST", 34_200), ("ADT", -10_800), ("AEDT", 39_600), ("AEST", 36_000), ("AKDT", -28_800),
-    ("AKST", -32_400), ("AST", -14_400), ("AWST", 28_800), ("BST", 3_600), ("BRT", -10_800), ("BRST", -7_200),
-    ("CDT", -18_000), ("CEST", 7_200), ("CET", 3_600), ("CST", -21_600), ("EDT", -14_400), ("EEST", 10_800),
-    ("EET", 7_200), ("EST", -18_000), ("GMT", 0), ("HKT", 28_800), ("HST", -36_000), ("ICT", 25_200),
-    ("IDT", 10_800), ("IST", 7_200), ("JST", 32_400), ("KST", 32_400), ("MDT", -21_600), ("MSK", 10_800),
-    ("MSD", 14_400), ("MST", -25_200), ("NDT", -9_000), ("NST", -12_600), ("NZDT", 46_800), ("NZST", 43_200),
-    ("PDT", -25_200), ("PHT", 28_800), ("PKT", 18_000), ("PST", -28_800), ("SAST", 7_200), ("SGT", 28_800),
-    ("UCT", 0), ("UT", 0), ("UTC", 0), ("WEST", 3_600), ("WET", 0), ("Z", 0), ("ZULU", 0),
+    ("ACDT", 37_800),
+    ("ACST", 34_200),
+    ("ADT", -10_800),
+    ("AEDT", 39_600),
+    ("AEST", 36_000),
+    ("AKDT", -28_800),
+    ("AKST", -32_400),
+    ("AST", -14_400),
+    ("AWST", 28_800),
+    ("BST", 3_600),
+    ("BRT", -10_800),
+    ("BRST", -7_200),
+    ("CDT", -18_000),
+    ("CEST", 7_200),
+    ("CET", 3_600),
+    ("CST", -21_600),
+    ("EDT", -14_400),
+    ("EEST", 10_800),
+    ("EET", 7_200),
+    ("EST", -18_000),
+    ("GMT", 0),
+    ("HKT", 28_800),
+    ("HST", -36_000),
+    ("ICT", 25_200),
+    ("IDT", 10_800),
+    ("IST", 7_200),
+    ("JST", 32_400),
+    ("KST", 32_400),
+    ("MDT", -21_600),
+    ("MSK", 10_800),
+    ("MSD", 14_400),
+    ("MST", -25_200),
+    ("NDT", -9_000),
+    ("NST", -12_600),
+    ("NZDT", 46_800),
+    ("NZST", 43_200),
+    ("PDT", -25_200),
+    ("PHT", 28_800),
+    ("PKT", 18_000),
+    ("PST", -28_800),
+    ("SAST", 7_200),
+    ("SGT", 28_800),
+    ("UCT", 0),
+    ("UT", 0),
+    ("UTC", 0),
+    ("WEST", 3_600),
+    ("WET", 0),
+    ("Z", 0),
+    ("ZULU", 0),
 ];
 
 /// The offset of an abbreviation in any case, in seconds east.
@@ -62,7 +103,10 @@ impl Zone {
     /// A fixed offset in seconds east of UTC, named as PostgreSQL names it: `<+02>-02`.
     pub fn fixed(seconds_east: i32) -> Result<Zone, ValueError> {
         if seconds_east.abs() > OFFSET_SECS_MAX {
-            return Err(ValueError::new(ValueErrorKind::InvalidZoneOffset, "time zone displacement out of range"));
+            return Err(ValueError::new(
+                ValueErrorKind::InvalidZoneOffset,
+                "time zone displacement out of range",
+            ));
         }
         let shown = |seconds: i32| {
             let (sign, size) = (if seconds < 0 { '-' } else { '+' }, seconds.unsigned_abs());
@@ -82,8 +126,7 @@ impl Zone {
     /// A zone as `SET TIME ZONE` and `AT TIME ZONE` spell it: `Europe/Berlin`, `utc`, `CET`, `EST5EDT`, and POSIX
     /// offsets, which count westward (`+02` is two hours behind).
     pub fn parse(name: &str) -> Result<Zone, ValueError> {
-        Zone::find(name)
-            .ok_or_else(|| ValueError::parameter(format!("time zone \"{name}\" not recognized")))
+        Zone::find(name).ok_or_else(|| ValueError::parameter(format!("time zone \"{name}\" not recognized")))
     }
 
     /// As `parse`, but first an abbreviation's fixed offset, as `AT TIME ZONE` looks names up.
@@ -97,7 +140,11 @@ impl Zone {
     /// The zone of this name, if there is one.
     pub fn find(name: &str) -> Option<Zone> {
         if ["utc", "gmt", "z", "zulu", "etc/utc"].iter().any(|utc| name.eq_ignore_ascii_case(utc)) {
-            let name = if name.eq_ignore_ascii_case("etc/utc") { "Etc/UTC".to_owned() } else { name.to_ascii_uppercase() };
+            let name = if name.eq_ignore_ascii_case("etc/utc") {
+                "Etc/UTC".to_owned()
+            } else {
+                name.to_ascii_uppercase()
+            };
             return Some(Zone { name: Arc::from(name), rule: Rule::Fixed(0) });
         }
         if let Some(west) = posix_offset(name) {
@@ -136,10 +183,12 @@ impl Zone {
             Rule::Table(table) if instant.is_finite() => {
                 table.to_offset_info(in_range(instant)).abbreviation().to_owned()
             }
-            Rule::Fixed(_) | Rule::Table(_) => match self.name.strip_prefix('<').and_then(|name| name.split_once('>')) {
-                Some((abbreviation, _)) => abbreviation.to_owned(),
-                None => self.name.to_string(),
-            },
+            Rule::Fixed(_) | Rule::Table(_) => {
+                match self.name.strip_prefix('<').and_then(|name| name.split_once('>')) {
+                    Some((abbreviation, _)) => abbreviation.to_owned(),
+                    None => self.name.to_string(),
+                }
+            }
         }
     }
 
@@ -168,7 +217,11 @@ impl Zone {
         let civil = civil_from_days(local.div_euclid(DAY));
         let seconds = local.rem_euclid(DAY) / SECOND;
         // The same day in the cycle within reach of the zone data.
-        let year = if civil.year.abs() > 9_000 { civil.year.rem_euclid(400) + if civil.year > 0 { 8_400 } else { -8_800 } } else { civil.year };
+        let year = if civil.year.abs() > 9_000 {
+            civil.year.rem_euclid(400) + if civil.year > 0 { 8_400 } else { -8_800 }
+        } else {
+            civil.year
+        };
         let datetime = jiff::civil::DateTime::new(
             year as i16,
             civil.month as i8,
@@ -190,7 +243,9 @@ impl Zone {
 /// The instant for the zone data, moved by whole cycles into its range.
 fn in_range(instant: Timestamp) -> jiff::Timestamp {
     let mut seconds = instant.unix_micros().div_euclid(SECOND);
-    let bound = |year| (days_from_civil(Civil { year, month: 1, day: 1 }) + i64::from(super::UNIX_EPOCH_DAYS)) * 86_400;
+    let bound = |year| {
+        (days_from_civil(Civil { year, month: 1, day: 1 }) + i64::from(super::UNIX_EPOCH_DAYS)) * 86_400
+    };
     let (low, high) = (bound(-9_000), bound(9_000));
     if seconds >= high {
         seconds -= ((seconds - high) / CYCLE_SECS + 1) * CYCLE_SECS;
@@ -210,7 +265,11 @@ fn posix_offset(name: &str) -> Option<i32> {
     let mut seconds = 0;
     let mut unit = 3_600;
     for field in digits.split(':') {
-        if field.is_empty() || field.len() > 2 || !field.bytes().all(|byte| byte.is_ascii_digit()) || unit == 0 {
+        if field.is_empty()
+            || field.len() > 2
+            || !field.bytes().all(|byte| byte.is_ascii_digit())
+            || unit == 0
+        {
             return None;
         }
         seconds += field.parse::<i32>().ok()? * unit;

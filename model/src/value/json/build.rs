@@ -1,7 +1,8 @@
 //! Making documents: builders for arrays and objects, and scalars.
 
 use super::{
-    ARRAY_LONG, ARRAY_SHORT, FALSE, Jsonb, NULL, NUMBER, Node, OBJECT_LONG, OBJECT_SHORT, STRING, TRUE, key_order,
+    ARRAY_LONG, ARRAY_SHORT, FALSE, Jsonb, NULL, NUMBER, Node, OBJECT_LONG, OBJECT_SHORT, STRING, TRUE,
+    key_order,
 };
 use crate::value::Numeric;
 
@@ -138,7 +139,11 @@ impl Jsonb {
 
     /// A number; NaN and infinities become strings, as PostgreSQL's `to_jsonb` makes them.
     pub fn number(value: &Numeric) -> Jsonb {
-        if value.is_finite() { Jsonb::from_vec(number_node(value)) } else { Jsonb::string(&value.to_string()) }
+        if value.is_finite() {
+            Jsonb::from_vec(number_node(value))
+        } else {
+            Jsonb::string(&value.to_string())
+        }
     }
 
     /// A string.
@@ -166,7 +171,8 @@ impl Node<'_> {
             }
             Node::Object(object) => {
                 // The pairs are in order and unique already.
-                let pairs: Vec<_> = object.iter_raw().map(|(key, node)| (key.to_owned(), node.to_vec())).collect();
+                let pairs: Vec<_> =
+                    object.iter_raw().map(|(key, node)| (key.to_owned(), node.to_vec())).collect();
                 write_object(&pairs)
             }
         }

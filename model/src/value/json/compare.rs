@@ -36,7 +36,9 @@ impl Jsonb {
     pub fn exists(&self, key: &str) -> bool {
         match self.root() {
             Node::Object(object) => object.get(key).is_some(),
-            Node::Array(array) => array.iter().any(|element| matches!(element, Node::String(text) if text == key)),
+            Node::Array(array) => {
+                array.iter().any(|element| matches!(element, Node::String(text) if text == key))
+            }
             Node::String(text) => text == key,
             Node::Null | Node::Bool(_) | Node::Number(_) => false,
         }
@@ -60,7 +62,11 @@ fn cmp_nodes(a: Node<'_>, b: Node<'_>) -> Ordering {
         (Node::Number(a), Node::Number(b)) => a.to_numeric().cmp_sql(&b.to_numeric()),
         (Node::String(a), Node::String(b)) => a.as_bytes().cmp(b.as_bytes()),
         (Node::Array(a), Node::Array(b)) => a.len().cmp(&b.len()).then_with(|| {
-            a.iter().zip(b.iter()).map(|(a, b)| cmp_nodes(a, b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+            a.iter()
+                .zip(b.iter())
+                .map(|(a, b)| cmp_nodes(a, b))
+                .find(|order| order.is_ne())
+                .unwrap_or(Ordering::Equal)
         }),
         (Node::Object(a), Node::Object(b)) => a.len().cmp(&b.len()).then_with(|| {
             let pairs = a.iter().zip(b.iter());

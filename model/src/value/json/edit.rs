@@ -139,7 +139,12 @@ fn without_keys(object: ObjectNode<'_>, keys: &[&str]) -> Jsonb {
 }
 
 /// The changed copy of a node; `position` counts the path's steps from 1, for messages.
-fn change_node(raw: &[u8], path: &[&str], position: usize, change: Change<'_>) -> Result<Vec<u8>, ValueError> {
+fn change_node(
+    raw: &[u8],
+    path: &[&str],
+    position: usize,
+    change: Change<'_>,
+) -> Result<Vec<u8>, ValueError> {
     let Some((step, rest)) = path.split_first() else {
         return Ok(raw.to_vec());
     };
@@ -175,7 +180,9 @@ fn change_object(
                 return Err(parameter("cannot replace existing key")
                     .with_hint("Try using the function jsonb_set to replace key value."));
             }
-            Change::Put(node, SetMode::Set | SetMode::SetOrCreate) => changed.set_raw(key.to_owned(), node.to_vec()),
+            Change::Put(node, SetMode::Set | SetMode::SetOrCreate) => {
+                changed.set_raw(key.to_owned(), node.to_vec())
+            }
         }
     }
     if !found

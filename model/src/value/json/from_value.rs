@@ -82,7 +82,8 @@ fn nested_array<'v>(
     context: &Context,
 ) -> Result<Vec<u8>, ValueError> {
     let mut builder = ArrayBuilder::default();
-    let (length, inner) = dimensions.split_first().map_or((0, dimensions), |(first, inner)| (first.length, inner));
+    let (length, inner) =
+        dimensions.split_first().map_or((0, dimensions), |(first, inner)| (first.length, inner));
     for _ in 0..length {
         let node = if inner.is_empty() {
             node_from_value(values.next().unwrap_or(&Value::Null), element, context)?

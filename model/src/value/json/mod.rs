@@ -350,4 +350,3 @@ fn check_end(table: Table<'_>) -> Option<()> {
     let end = if table.count == 0 { 0 } else { table.end(table.count - 1) };
     (end == table.payload.len()).then_some(())
 }
-

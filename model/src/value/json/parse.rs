@@ -222,7 +222,9 @@ impl Parser<'_> {
             "true" => sink.bool(true),
             "false" => sink.bool(false),
             "null" => sink.null(),
-            _ if token.starts_with(|c: char| c.is_alphanumeric() || c == '_') => return Err(self.invalid_token(token)),
+            _ if token.starts_with(|c: char| c.is_alphanumeric() || c == '_') => {
+                return Err(self.invalid_token(token));
+            }
             _ => return Err(self.expected("JSON value")),
         };
         self.at += length;
@@ -232,7 +234,8 @@ impl Parser<'_> {
     /// The run of word characters here, or one character.
     fn token(&self) -> &str {
         let rest = &self.text[self.at..];
-        let word = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || !c.is_ascii())).unwrap_or(rest.len());
+        let word =
+            rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || !c.is_ascii())).unwrap_or(rest.len());
         if word > 0 { &rest[..word] } else { &rest[..rest.chars().next().map_or(0, char::len_utf8)] }
     }
 
@@ -252,7 +255,8 @@ impl Parser<'_> {
             valid &= self.digits() > 0;
         }
         let rest = &self.text[self.at..];
-        let trailing = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || !c.is_ascii())).unwrap_or(rest.len());
+        let trailing =
+            rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || !c.is_ascii())).unwrap_or(rest.len());
         self.at += trailing;
         if !valid || trailing > 0 {
             return Err(self.invalid_token(&self.text[start..self.at]));
@@ -328,7 +332,8 @@ impl Parser<'_> {
                     return Err(self.refuse("Unicode low surrogate must follow a high surrogate."));
                 }
                 let code = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
-                char::from_u32(code).ok_or_else(|| self.refuse("Unicode low surrogate must follow a high surrogate."))
+                char::from_u32(code)
+                    .ok_or_else(|| self.refuse("Unicode low surrogate must follow a high surrogate."))
             }
             _ => char::from_u32(first)
                 .ok_or_else(|| self.refuse("Unicode low surrogate must follow a high surrogate.")),
@@ -341,7 +346,8 @@ impl Parser<'_> {
         let Some(digits) = digits else {
             return Err(self.refuse("\"\\u\" must be followed by four hexadecimal digits."));
         };
-        let code = digits.iter().fold(0, |code, digit| code * 16 + (*digit as char).to_digit(16).unwrap_or(0));
+        let code =
+            digits.iter().fold(0, |code, digit| code * 16 + (*digit as char).to_digit(16).unwrap_or(0));
         self.at += 4;
         Ok(code)
     }
@@ -361,7 +367,9 @@ impl Parser<'_> {
         let token = self.token();
         match token {
             "true" | "false" | "null" => {}
-            _ if token.starts_with(|c: char| c.is_alphabetic() || c == '_') => return self.invalid_token(token),
+            _ if token.starts_with(|c: char| c.is_alphabetic() || c == '_') => {
+                return self.invalid_token(token);
+            }
             _ => {}
         }
         self.refuse(format!("Expected {what}, but found \"{}\".", self.whole_token()))

@@ -331,7 +331,11 @@ fn add_small(a: i128, a_scale: u16, b: i128, b_scale: u16) -> Option<Numeric> {
 fn align(a: Parts, b: Parts) -> (BigInt, BigInt, u16) {
     let scale = a.scale.max(b.scale);
     let grow = |parts: Parts| {
-        if parts.scale == scale { parts.mantissa } else { parts.mantissa * pow10_big(u32::from(scale - parts.scale)) }
+        if parts.scale == scale {
+            parts.mantissa
+        } else {
+            parts.mantissa * pow10_big(u32::from(scale - parts.scale))
+        }
     };
     (grow(a), grow(b), scale)
 }

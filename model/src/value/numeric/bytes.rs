@@ -31,7 +31,8 @@ impl Numeric {
                     return;
                 }
                 let bytes = mantissa.to_le_bytes();
-                let sign_bits = if mantissa < 0 { (!mantissa).leading_zeros() } else { mantissa.leading_zeros() };
+                let sign_bits =
+                    if mantissa < 0 { (!mantissa).leading_zeros() } else { mantissa.leading_zeros() };
                 // One bit of the run of sign bits must stay.
                 let length = 16 - ((sign_bits - 1) / 8) as usize;
                 out.extend_from_slice(&bytes[..length]);
@@ -83,8 +84,12 @@ impl Numeric {
             out.extend_from_slice(&scale.to_be_bytes());
         };
         let (groups, scale, negative) = match self.class() {
-            Class::Small(mantissa, scale) => (small_groups(mantissa.unsigned_abs(), scale), scale, mantissa < 0),
-            Class::Big(mantissa, scale) => (big_groups(mantissa, scale), scale, mantissa.sign() == Sign::Minus),
+            Class::Small(mantissa, scale) => {
+                (small_groups(mantissa.unsigned_abs(), scale), scale, mantissa < 0)
+            }
+            Class::Big(mantissa, scale) => {
+                (big_groups(mantissa, scale), scale, mantissa.sign() == Sign::Minus)
+            }
             Class::NaN => return header(out, 0, 0, WIRE_NAN, 0),
             Class::Infinity => return header(out, 0, 0, WIRE_INFINITY, WIRE_INFINITE_SCALE),
             Class::NegInfinity => return header(out, 0, 0, WIRE_NEG_INFINITY, WIRE_INFINITE_SCALE),
@@ -124,11 +129,14 @@ impl Numeric {
             if digit > 9_999 {
                 return Err(invalid("invalid digit in external \"numeric\" value"));
             }
-            text.extend([digit / 1000, digit / 100 % 10, digit / 10 % 10, digit % 10].map(|digit| digit as u8));
+            text.extend(
+                [digit / 1000, digit / 100 % 10, digit / 10 % 10, digit % 10].map(|digit| digit as u8),
+            );
         }
         // The digits mean text * 10^(4 * (weight + 1 - count)); cut or grow that to the scale.
         let shift = 4 * (i32::from(weight) + 1 - i32::from(count)) + i32::from(scale);
-        let kept = if shift < 0 { text.len().saturating_sub(shift.unsigned_abs() as usize) } else { text.len() };
+        let kept =
+            if shift < 0 { text.len().saturating_sub(shift.unsigned_abs() as usize) } else { text.len() };
         let mut mantissa = digits_to_big(&text[..kept]);
         if shift > 0 {
             mantissa *= pow10_big(shift as u32);
@@ -187,7 +195,9 @@ fn big_groups(mantissa: &BigInt, scale: u16) -> Groups {
     let pad = (4 - scale % 4) % 4;
     let padded = BigInt::from(mantissa.magnitude().clone()) * pow10_big(u32::from(pad));
     let decimal = padded.magnitude().to_radix_le(10);
-    let digits = decimal.chunks(4).map(|group| group.iter().rev().fold(0u16, |sum, digit| sum * 10 + u16::from(*digit)));
+    let digits = decimal
+        .chunks(4)
+        .map(|group| group.iter().rev().fold(0u16, |sum, digit| sum * 10 + u16::from(*digit)));
     finish_groups(digits.collect(), (scale + pad) / 4)
 }
 

@@ -3,6 +3,8 @@
 //! Reckoned in fixed point over big integers with guard digits; results are rounded half away from zero. The work is
 //! bounded by the result scale (at most 1,000 digits) and the 2,000-digit limit on magnitudes.
 
+use std::f64::consts::{LN_10, LOG10_E};
+
 use num_bigint::{BigInt, Sign};
 
 use super::arith::{DISPLAY_SCALE_MAX, SIGNIFICANT_DIGITS_MIN, div_round};
@@ -11,8 +13,6 @@ use crate::value::{ValueError, ValueErrorKind};
 
 /// Decimal exponent beyond which a result over- or underflows.
 const RESULT_SCALE_MAX: f64 = 2_000.0;
-const LOG10_E: f64 = 0.434_294_481_903_252;
-const LN_10: f64 = std::f64::consts::LN_10;
 /// Bits per decimal digit, rounded up.
 const BITS_PER_DIGIT: f64 = 3.33;
 
@@ -71,7 +71,11 @@ impl Numeric {
     fn exp_at(&self, scale: u16) -> Result<Numeric, ValueError> {
         let value = self.to_f64();
         if value.abs() >= RESULT_SCALE_MAX * 3.0 {
-            return if value > 0.0 { Err(ValueError::numeric_overflow()) } else { Ok(Numeric::from_i128(0, scale)) };
+            return if value > 0.0 {
+                Err(ValueError::numeric_overflow())
+            } else {
+                Ok(Numeric::from_i128(0, scale))
+            };
         }
         let bits = bits_for(i32::from(scale), value * LOG10_E);
         let x = self.to_fixed(bits);
@@ -112,7 +116,10 @@ impl Numeric {
             (false, false) => {}
         }
         let (base_weight, weight) = (base.ln_weight(), self.ln_weight());
-        let scale = clamp_scale(SIGNIFICANT_DIGITS_MIN - (weight - base_weight), &[shown_scale(base), shown_scale(self)]);
+        let scale = clamp_scale(
+            SIGNIFICANT_DIGITS_MIN - (weight - base_weight),
+            &[shown_scale(base), shown_scale(self)],
+        );
         // The quotient loses what the smaller logarithm lacks in digits.
         let bits = bits_for(i32::from(scale) + 2 * base_weight.abs() + weight.abs(), 16.0);
         let divisor = base.ln_fixed(bits);
@@ -135,7 +142,8 @@ impl Numeric {
 
     /// Roughly the decimal exponent of the natural logarithm, as PostgreSQL estimates it.
     fn ln_weight(&self) -> i32 {
-        let near_one = self.cmp_sql(&Numeric::from_i128(9, 1)).is_ge() && self.cmp_sql(&Numeric::from_i128(11, 1)).is_le();
+        let near_one = self.cmp_sql(&Numeric::from_i128(9, 1)).is_ge()
+            && self.cmp_sql(&Numeric::from_i128(11, 1)).is_le();
         if near_one {
             let Ok(distance) = self.sub(&Numeric::ONE) else { return 0 };
             if distance.is_zero() {
@@ -162,7 +170,9 @@ impl Numeric {
         }
         let whole = exponent.is_integer();
         if self.signum() < 0 && !whole {
-            return Err(power_error("a negative number raised to a non-integer power yields a complex result"));
+            return Err(power_error(
+                "a negative number raised to a non-integer power yields a complex result",
+            ));
         }
         if whole && let Some(small) = exponent.to_i64().and_then(|whole| i32::try_from(whole).ok()) {
             return self.power_int(small, shown_scale(exponent));
@@ -207,7 +217,9 @@ impl Numeric {
             });
         }
         if self.signum() < 0 && !exponent.is_integer() {
-            return Err(power_error("a negative number raised to a non-integer power yields a complex result"));
+            return Err(power_error(
+                "a negative number raised to a non-integer power yields a complex result",
+            ));
         }
         if exponent.signum() < 0 {
             return Ok(Numeric::ZERO);
@@ -240,7 +252,8 @@ impl Numeric {
             _ => {}
         }
         // Floating decimals of as many digits as the result shows, and guards for the roundings in between.
-        let digits = (weight.max(0.0) as u64) + u64::from(scale) + 16 + u64::from(exponent.unsigned_abs().ilog2());
+        let digits =
+            (weight.max(0.0) as u64) + u64::from(scale) + 16 + u64::from(exponent.unsigned_abs().ilog2());
         let Some(parts) = self.parts() else { return Ok(Numeric::NAN) };
         let mut square = Floating { mantissa: parts.mantissa, exponent: -i64::from(parts.scale) };
         let mut product = Floating { mantissa: BigInt::from(1), exponent: 0 };
@@ -268,7 +281,8 @@ impl Numeric {
             return Ok(Numeric::from_i128(0, DISPLAY_SCALE_MAX as u16));
         }
         let weight = rough * LOG10_E;
-        let scale = clamp_scale(SIGNIFICANT_DIGITS_MIN - weight as i32, &[shown_scale(self), shown_scale(exponent)]);
+        let scale =
+            clamp_scale(SIGNIFICANT_DIGITS_MIN - weight as i32, &[shown_scale(self), shown_scale(exponent)]);
         let exponent_digits = exponent.leading_exponent().unwrap_or(0).max(0);
         let bits = bits_for(i32::from(scale) + exponent_digits, weight.abs() + 8.0);
         let product = (self.ln_fixed(bits) * exponent.to_fixed(bits)) >> bits;
@@ -288,7 +302,8 @@ impl Numeric {
 
     /// The number in fixed point with `bits` fractional bits.
     fn to_fixed(&self, bits: u32) -> BigInt {
-        self.parts().map_or(BigInt::ZERO, |parts| (parts.mantissa << bits) / pow10_big(u32::from(parts.scale)))
+        self.parts()
+            .map_or(BigInt::ZERO, |parts| (parts.mantissa << bits) / pow10_big(u32::from(parts.scale)))
     }
 
     /// The natural logarithm in fixed point; this number is positive.

@@ -102,7 +102,9 @@ impl Numeric {
             return Ok(Numeric::from_i128(small, scale));
         }
         // 435,000 bits are 130,948 digits: only beyond them can the limit be broken.
-        if mantissa.bits() > 435_000 && digits_of(&mantissa) > u64::from(INTEGER_DIGITS_MAX) + u64::from(scale) {
+        if mantissa.bits() > 435_000
+            && digits_of(&mantissa) > u64::from(INTEGER_DIGITS_MAX) + u64::from(scale)
+        {
             return Err(ValueError::numeric_overflow());
         }
         Ok(Numeric(Repr::Big(Arc::new(Big { mantissa, scale }))))
@@ -111,7 +113,9 @@ impl Numeric {
     #[inline]
     fn class(&self) -> Class<'_> {
         match &self.0 {
-            Repr::Small { high, low, scale } => Class::Small((i128::from(*high) << 64) | i128::from(*low), *scale),
+            Repr::Small { high, low, scale } => {
+                Class::Small((i128::from(*high) << 64) | i128::from(*low), *scale)
+            }
             Repr::Big(big) => Class::Big(&big.mantissa, big.scale),
             Repr::NaN => Class::NaN,
             Repr::Infinity => Class::Infinity,
@@ -151,7 +155,13 @@ impl Numeric {
     pub fn signum(&self) -> i32 {
         match self.class() {
             Class::Small(mantissa, _) => mantissa.signum() as i32,
-            Class::Big(mantissa, _) => if mantissa.sign() == Sign::Minus { -1 } else { 1 },
+            Class::Big(mantissa, _) => {
+                if mantissa.sign() == Sign::Minus {
+                    -1
+                } else {
+                    1
+                }
+            }
             Class::NaN | Class::Infinity => 1,
             Class::NegInfinity => -1,
         }
@@ -220,7 +230,9 @@ impl Numeric {
     fn leading_exponent(&self) -> Option<i32> {
         match self.class() {
             Class::Small(0, _) => None,
-            Class::Small(mantissa, scale) => Some(small_digits(mantissa.unsigned_abs()) as i32 - i32::from(scale)),
+            Class::Small(mantissa, scale) => {
+                Some(small_digits(mantissa.unsigned_abs()) as i32 - i32::from(scale))
+            }
             Class::Big(mantissa, scale) => Some(digits_of(mantissa) as i32 - i32::from(scale)),
             Class::NaN | Class::Infinity | Class::NegInfinity => None,
         }
@@ -231,7 +243,11 @@ impl Numeric {
     pub fn cmp_sql(&self, other: &Numeric) -> Ordering {
         match (self.class(), other.class()) {
             (Class::Small(a, a_scale), Class::Small(b, b_scale)) => {
-                if a_scale == b_scale { a.cmp(&b) } else { cmp_small(a, a_scale, b, b_scale) }
+                if a_scale == b_scale {
+                    a.cmp(&b)
+                } else {
+                    cmp_small(a, a_scale, b, b_scale)
+                }
             }
             _ => self.cmp_slow(other),
         }
@@ -305,7 +321,13 @@ fn cmp_small(a: i128, a_scale: u16, b: i128, b_scale: u16) -> Ordering {
         match pow10(gap).and_then(|factor| a.checked_mul(factor)) {
             Some(a) => a.cmp(&b),
             // |a| scaled up is beyond i128, so it is beyond |b|.
-            None => if a >= 0 { if a == 0 { 0.cmp(&b) } else { Ordering::Greater } } else { Ordering::Less },
+            None => {
+                if a >= 0 {
+                    if a == 0 { 0.cmp(&b) } else { Ordering::Greater }
+                } else {
+                    Ordering::Less
+                }
+            }
         }
     } else {
         cmp_small(b, b_scale, a, a_scale).reverse()
@@ -384,4 +406,3 @@ fn strip_big(mut mantissa: BigInt, mut scale: u16) -> (BigInt, u16) {
     }
     (mantissa, scale)
 }
-

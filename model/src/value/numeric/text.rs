@@ -61,8 +61,12 @@ fn parse_decimal(text: &str, negative: bool) -> Result<Numeric, Refused> {
         let value = digits.fold(0i128, |sum, digit| sum * 10 + i128::from(digit - b'0'));
         return Ok(Numeric::from_i128(if negative { -value } else { value }, scale as u16));
     }
-    let digits: Vec<u8> =
-        whole.bytes().chain(fraction.bytes()).map(|byte| byte - b'0').skip_while(|digit| *digit == 0).collect();
+    let digits: Vec<u8> = whole
+        .bytes()
+        .chain(fraction.bytes())
+        .map(|byte| byte - b'0')
+        .skip_while(|digit| *digit == 0)
+        .collect();
     if digits.is_empty() {
         return Ok(Numeric::from_i128(0, scale as u16));
     }
@@ -156,7 +160,8 @@ fn from_float(value: f64, digits_after_first: usize) -> Numeric {
     let text = format!("{value:.digits_after_first$e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     // As C's %g: without the zeros at the end.
-    let mantissa = if mantissa.contains('.') { mantissa.trim_end_matches('0').trim_end_matches('.') } else { mantissa };
+    let mantissa =
+        if mantissa.contains('.') { mantissa.trim_end_matches('0').trim_end_matches('.') } else { mantissa };
     format!("{mantissa}e{exponent}").parse().unwrap_or(Numeric::ZERO)
 }
 

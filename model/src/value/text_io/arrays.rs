@@ -5,7 +5,12 @@ use crate::value::array::{DIMENSIONS_MAX, Dimension, ELEMENTS_MAX};
 use crate::value::{Array, Context, Value, ValueError, ValueErrorKind, float};
 
 /// Reads an array: optional bounds (`[0:2]=`), nested braces, quoted and bare elements.
-pub fn parse_array(element: Scalar, typmod: Typmod, text: &str, context: &Context) -> Result<Array, ValueError> {
+pub fn parse_array(
+    element: Scalar,
+    typmod: Typmod,
+    text: &str,
+    context: &Context,
+) -> Result<Array, ValueError> {
     let mut reader = Reader { text, at: 0 };
     let bounds = reader.bounds()?;
     let mut shape = Shape::default();
@@ -28,10 +33,13 @@ pub fn parse_array(element: Scalar, typmod: Typmod, text: &str, context: &Contex
     }
     let lengths = if values.is_empty() { Vec::new() } else { shape.lengths };
     let Some(bounds) = bounds else {
-        let dimensions = lengths.iter().map(|length| Dimension { length: *length as i32, lower: 1 }).collect();
+        let dimensions =
+            lengths.iter().map(|length| Dimension { length: *length as i32, lower: 1 }).collect();
         return Array::new(element, dimensions, values);
     };
-    if bounds.len() != lengths.len() || bounds.iter().zip(&lengths).any(|(bound, length)| bound.length as usize != *length) {
+    if bounds.len() != lengths.len()
+        || bounds.iter().zip(&lengths).any(|(bound, length)| bound.length as usize != *length)
+    {
         return Err(reader.malformed("Specified array dimensions do not match array contents."));
     }
     Array::new(element, bounds, values)
@@ -86,8 +94,10 @@ impl<'a> Reader<'a> {
             }
             self.at += 1;
             if bounds.len() >= DIMENSIONS_MAX {
-                let message =
-                    format!("number of array dimensions ({}) exceeds the maximum allowed ({DIMENSIONS_MAX})", bounds.len() + 1);
+                let message = format!(
+                    "number of array dimensions ({}) exceeds the maximum allowed ({DIMENSIONS_MAX})",
+                    bounds.len() + 1
+                );
                 return Err(ValueError::new(ValueErrorKind::LimitExceeded, message));
             }
             if upper < lower {
@@ -132,8 +142,10 @@ impl<'a> Reader<'a> {
         parse_one: &mut impl FnMut(Option<&str>) -> Result<Value, ValueError>,
     ) -> Result<(), ValueError> {
         if depth >= DIMENSIONS_MAX {
-            let message =
-                format!("number of array dimensions ({}) exceeds the maximum allowed ({DIMENSIONS_MAX})", depth + 1);
+            let message = format!(
+                "number of array dimensions ({}) exceeds the maximum allowed ({DIMENSIONS_MAX})",
+                depth + 1
+            );
             return Err(ValueError::new(ValueErrorKind::LimitExceeded, message));
         }
         const UNEVEN: &str = "Multidimensional arrays must have sub-arrays with matching dimensions.";
@@ -285,7 +297,9 @@ fn write_element(value: &Value, element: Type, context: &Context, out: &mut Stri
     let text = &out[start..];
     let plain = !text.is_empty()
         && !text.eq_ignore_ascii_case("null")
-        && !text.bytes().any(|byte| matches!(byte, b'"' | b'\\' | b'{' | b'}' | b',') || byte.is_ascii_whitespace() || byte == 0x0b);
+        && !text.bytes().any(|byte| {
+            matches!(byte, b'"' | b'\\' | b'{' | b'}' | b',') || byte.is_ascii_whitespace() || byte == 0x0b
+        });
     if plain {
         return;
     }
@@ -311,7 +325,9 @@ pub(super) fn write_record(values: &[Value], context: &Context, out: &mut String
         let start = out.len();
         super::write_text(value, of, context, out);
         let text = &out[start..];
-        let special = |byte: u8| matches!(byte, b'"' | b'\\' | b'(' | b')' | b',') || byte.is_ascii_whitespace() || byte == 0x0b;
+        let special = |byte: u8| {
+            matches!(byte, b'"' | b'\\' | b'(' | b')' | b',') || byte.is_ascii_whitespace() || byte == 0x0b
+        };
         if !text.is_empty() && !text.bytes().any(special) {
             continue;
         }
@@ -330,7 +346,9 @@ pub(super) fn write_record(values: &[Value], context: &Context, out: &mut String
 
 /// Reads `1 2 3`.
 pub(super) fn parse_vector(element: Scalar, text: &str, context: &Context) -> Result<Array, ValueError> {
-    let values = text.split_ascii_whitespace().map(|piece| super::parse(element.as_type(), Typmod::NONE, piece, context));
+    let values = text
+        .split_ascii_whitespace()
+        .map(|piece| super::parse(element.as_type(), Typmod::NONE, piece, context));
     Ok(Array::from_vector(element, values.collect::<Result<Vec<_>, _>>()?))
 }
 

@@ -126,7 +126,11 @@ fn fit_length(text: &str, of: Type, typmod: Typmod, fit: Fit) -> Result<Text, Va
         }
         None if of == Type::Bpchar => {
             let missing = length - text.chars().count();
-            if missing == 0 { Ok(Text::from(text)) } else { Ok(Text::from(format!("{text}{}", " ".repeat(missing)))) }
+            if missing == 0 {
+                Ok(Text::from(text))
+            } else {
+                Ok(Text::from(format!("{text}{}", " ".repeat(missing))))
+            }
         }
         None => Ok(Text::from(text)),
     }
@@ -143,7 +147,9 @@ pub fn apply_typmod(value: Value, of: Type, typmod: Typmod, explicit: bool) -> R
         (Value::Text(text), Type::Varchar) => Value::Text(fit_length(&text, of, typmod, fit)?),
         (Value::Text(text), Type::Bpchar) => Value::Text(fit_length(trim_blanks(&text), of, typmod, fit)?),
         (Value::Numeric(number), _) => Value::Numeric(number.with_typmod(typmod)?),
-        (Value::Time(time), _) => Value::Time(typmod.precision(of).map_or(time, |digits| time.rounded(digits))),
+        (Value::Time(time), _) => {
+            Value::Time(typmod.precision(of).map_or(time, |digits| time.rounded(digits)))
+        }
         (Value::Timestamp(timestamp), _) => {
             Value::Timestamp(typmod.precision(of).map_or(timestamp, |digits| timestamp.rounded(digits)))
         }
@@ -152,9 +158,10 @@ pub fn apply_typmod(value: Value, of: Type, typmod: Typmod, explicit: bool) -> R
         }
         (Value::Interval(interval), _) => Value::Interval(interval.with_typmod(typmod)),
         (Value::Array(array), Type::Array(element)) => {
-            let fitted = array.values().iter().map(|value| {
-                apply_typmod(value.clone(), element.as_type(), typmod, explicit)
-            });
+            let fitted = array
+                .values()
+                .iter()
+                .map(|value| apply_typmod(value.clone(), element.as_type(), typmod, explicit));
             let values = fitted.collect::<Result<Vec<_>, _>>()?;
             let array = crate::value::Array::new(element, array.dimensions().to_vec(), values)?;
             Value::Array(std::sync::Arc::new(array))
