@@ -12,7 +12,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -38,7 +37,6 @@ pub(crate) struct Keeper {
     state: Mutex<State>,
     work: Condvar,
     ready: Condvar,
-    read_only: AtomicBool,
 }
 
 struct State {
@@ -108,13 +106,7 @@ impl Keeper {
             }),
             work: Condvar::new(),
             ready: Condvar::new(),
-            read_only: AtomicBool::new(false),
         }
-    }
-
-    /// Whether new entries are refused for want of room.
-    pub(crate) fn is_read_only(&self) -> bool {
-        self.read_only.load(Ordering::Relaxed)
     }
 
     /// Segments made ahead.
@@ -275,6 +267,7 @@ impl KeeperThread {
                 }
                 state.next = number + 1;
                 state.ready.push_back(segment);
+                shared.queue.made_ready();
                 self.set_full(&mut state, low);
                 keeper.ready.notify_all();
                 Ok(())
@@ -293,7 +286,7 @@ impl KeeperThread {
     fn set_full(&self, state: &mut State, full: bool) {
         if state.full != full {
             state.full = full;
-            self.shared.keeper.read_only.store(full, Ordering::Relaxed);
+            self.shared.queue.set_full(full);
             if full {
                 tracing::warn!("no room for the next log segment, new entries are refused");
             } else {
@@ -378,7 +371,7 @@ impl KeeperThread {
     /// Copies some of the pinned entries to the end of the log.
     fn copy(&mut self) -> Result<(), Error> {
         if self.copies.is_empty()
-            || self.shared.keeper.is_read_only()
+            || self.shared.queue.is_full()
             || self.shared.queue.bytes() > COPY_QUEUE_BYTES_MAX
         {
             return Ok(());

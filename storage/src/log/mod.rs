@@ -59,7 +59,7 @@ use meta::Meta;
 pub use options::Plant;
 use options::VOTE_BYTES_MAX;
 pub use options::{Identity, LowWater, OnFatal, Options, Priority};
-use queue::{Push, Queue};
+use queue::{Push, Queue, Use};
 use read::Reader;
 use record::{Body, ENTRY_HEADER, size_of_record};
 use recover::{Scan, Tail};
@@ -268,7 +268,7 @@ impl Log {
         let ready = by_number.range(tail.segment + 1..).map(|(_, segment)| segment.clone()).collect();
         let oldest = *by_number.keys().next().expect("a log has at least one segment");
         let shared = Arc::new(Shared {
-            queue: Queue::new(options.queue_bytes_max),
+            queue: Queue::new(options.queue_bytes_max, options.segment_bytes),
             options,
             identity,
             files,
@@ -280,6 +280,10 @@ impl Log {
         });
         let mut writer = Writer::new(shared.clone(), current, &tail, metas, sealed || created);
         writer.resume(&tail)?;
+        shared.queue.written(0, writer.remaining());
+        for _ in 0..shared.keeper.ready_segments() {
+            shared.queue.made_ready();
+        }
         let threads = Threads {
             writer: Some(spawn(&shared, "log writer", move || writer.run())?),
             keeper: Some({
@@ -332,10 +336,7 @@ impl Log {
     /// Refused with [`Error::StorageFull`] while the disk has no room for the next segment. Blocks while the queue is
     /// over its bound.
     pub fn append(&self, group: GroupId, entries: Vec<Entry>, callback: Callback) -> Result<(), Error> {
-        if self.is_read_only() {
-            return Err(Error::StorageFull);
-        }
-        self.append_reserved(group, entries, callback)
+        self.append_using(Use::Common, group, entries, callback)
     }
 
     /// As [`append`](Log::append), but goes on when the disk is full, from the room that was made ahead. For what frees
@@ -347,12 +348,24 @@ impl Log {
         entries: Vec<Entry>,
         callback: Callback,
     ) -> Result<(), Error> {
+        self.append_using(Use::Reserve, group, entries, callback)
+    }
+
+    fn append_using(
+        &self,
+        to_use: Use,
+        group: GroupId,
+        entries: Vec<Entry>,
+        callback: Callback,
+    ) -> Result<(), Error> {
         let shared = self.shared();
         let bytes_max = shared.options.record_bytes_max();
+        let mut bytes = 0;
         for entry in &entries {
             check_size(ENTRY_HEADER + entry.payload.len(), bytes_max)?;
+            bytes += size_of_record(ENTRY_HEADER + entry.payload.len());
         }
-        shared.queue.wait_for_room()?;
+        shared.queue.wait_for_room(bytes, to_use)?;
         let lock = shared.get_group(group)?;
         let mut state = live(&lock, group)?;
         if let Some(first) = entries.first() {
@@ -590,7 +603,7 @@ impl Log {
     /// Whether new entries are refused because the disk has no room for the next segment.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.shared().keeper.is_read_only()
+        self.shared().queue.is_full()
     }
 
     /// Ok, or why the log takes nothing any more.
@@ -647,7 +660,10 @@ impl Log {
     }
 
     fn check_vote(&self, vote: &[u8]) -> Result<(), Error> {
-        check_size(vote.len(), VOTE_BYTES_MAX)
+        if vote.len() > VOTE_BYTES_MAX {
+            return Err(Error::TooLarge { bytes: vote.len(), bytes_max: VOTE_BYTES_MAX });
+        }
+        Ok(())
     }
 
     /// Whether the heads of segments can carry this much more.

@@ -3,6 +3,8 @@
 //! Invariants:
 //! - Records leave in the order in which they came; a ticket numbers each of them, without gaps.
 //! - The lock is held for encoding and no longer: no file, no callback, no other lock under it.
+//! - Entries are let in only while there is room on disk for all that was let in: a full disk refuses, it does not make
+//!   somebody wait who was told yes.
 //! - The writer is woken only if it sleeps: under load nobody makes a system call here.
 //!
 //! Not here: the order between records of one group, which the group's lock gives.
@@ -21,6 +23,27 @@ pub(crate) struct Queue {
     wake: Condvar,
     room: Condvar,
     bytes_max: usize,
+    segment_bytes: u64,
+}
+
+/// Room on disk, as the writer and the keeper know it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    /// Bytes left in the segment that is being written.
+    remaining: u64,
+    /// Segments after it.
+    ready: u64,
+    /// There is no room for another one.
+    full: bool,
+}
+
+/// What room an append may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Only while the disk has more.
+    Common,
+    /// Also what is left when it has not.
+    Reserve,
 }
 
 struct State {
@@ -32,6 +55,9 @@ struct State {
     committed: BTreeMap<GroupId, LogId>,
     phase: Phase,
     sleep: Sleep,
+    /// Bytes let in and not yet written.
+    unwritten: u64,
+    on_disk: Room,
 }
 
 enum Phase {
@@ -76,7 +102,7 @@ pub(crate) struct Push<'a> {
 }
 
 impl Queue {
-    pub(crate) fn new(bytes_max: usize) -> Queue {
+    pub(crate) fn new(bytes_max: usize, segment_bytes: u64) -> Queue {
         Queue {
             state: Mutex::new(State {
                 records: Vec::new(),
@@ -86,20 +112,79 @@ impl Queue {
                 committed: BTreeMap::new(),
                 phase: Phase::Open,
                 sleep: Sleep::Awake,
+                unwritten: 0,
+                on_disk: Room::default(),
             }),
             wake: Condvar::new(),
             room: Condvar::new(),
             bytes_max,
+            segment_bytes,
         }
     }
 
-    /// Waits while the queue is over its bound. To be called without any lock.
-    pub(crate) fn wait_for_room(&self) -> Result<(), Error> {
+    /// Waits for room for so many bytes, in the queue and on disk; refused if there will be none. To be called without
+    /// any lock.
+    pub(crate) fn wait_for_room(&self, bytes: usize, to_use: Use) -> Result<(), Error> {
         let mut state = self.state.lock();
-        while state.records.len() >= self.bytes_max && matches!(state.phase, Phase::Open) {
+        loop {
+            check(&state)?;
+            let room = state.on_disk;
+            if room.full && to_use == Use::Common {
+                return Err(Error::StorageFull);
+            }
+            if self.fits_on_disk(&state, bytes as u64) {
+                if state.records.len() < self.bytes_max {
+                    return Ok(());
+                }
+            } else if room.full && state.unwritten == 0 {
+                return Err(Error::StorageFull);
+            }
             self.room.wait(&mut state);
         }
-        check(&state)
+    }
+
+    fn fits_on_disk(&self, state: &State, bytes: u64) -> bool {
+        let room = state.on_disk;
+        let total = state.unwritten + bytes;
+        if room.ready == 0 {
+            // The last of it is for votes and for what frees space.
+            let kept = if room.full { self.segment_bytes / 16 } else { 0 };
+            return total + kept <= room.remaining;
+        }
+        // A head takes up to a quarter of a segment, and a record that does not fit leaves up to a half unused.
+        total <= room.remaining || state.unwritten == 0 || total <= room.ready * self.segment_bytes / 4
+    }
+
+    /// The writer wrote so many bytes of the queue, and this much is left in its segment.
+    pub(crate) fn written(&self, bytes: usize, remaining: u64) {
+        let mut state = self.state.lock();
+        state.unwritten -= bytes as u64;
+        state.on_disk.remaining = remaining;
+        self.room.notify_all();
+    }
+
+    /// The writer went on to a segment that was made ahead.
+    pub(crate) fn rotated(&self, remaining: u64) {
+        let mut state = self.state.lock();
+        state.on_disk.ready = state.on_disk.ready.saturating_sub(1);
+        state.on_disk.remaining = remaining;
+    }
+
+    /// The keeper made a segment.
+    pub(crate) fn made_ready(&self) {
+        self.state.lock().on_disk.ready += 1;
+        self.room.notify_all();
+    }
+
+    /// The keeper found out whether there is room for more.
+    pub(crate) fn set_full(&self, full: bool) {
+        self.state.lock().on_disk.full = full;
+        self.room.notify_all();
+    }
+
+    /// Whether there is no room on disk for another segment.
+    pub(crate) fn is_full(&self) -> bool {
+        self.state.lock().on_disk.full
     }
 
     /// Begins to add records.
@@ -172,7 +257,9 @@ impl Queue {
         };
         state.sleep = Sleep::Awake;
         for (group, upto) in std::mem::take(&mut state.committed) {
+            let before = state.records.len();
             record::encode(group, &Body::Committed { upto }, &mut state.records);
+            state.unwritten += (state.records.len() - before) as u64;
             state.next_ticket += 1;
         }
         let batch = Batch {
@@ -203,7 +290,9 @@ fn check(state: &State) -> Result<(), Error> {
 impl Push<'_> {
     /// Adds a record and gives its ticket.
     pub(crate) fn record(&mut self, group: GroupId, body: &Body<'_>) -> u64 {
+        let before = self.state.records.len();
         record::encode(group, body, &mut self.state.records);
+        self.state.unwritten += (self.state.records.len() - before) as u64;
         let ticket = self.state.next_ticket;
         self.state.next_ticket += 1;
         ticket

@@ -1,6 +1,7 @@
 //! What the handle, the writer and the keeper of one log have in common.
 //!
-//! Lock order, outermost first: `groups`, one group, the queue. The keeper's state and `segments` are taken alone.
+//! Lock order, outermost first: `groups`, one group, the queue; the queue also under the keeper's state;
+//! `segments` is taken alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -153,7 +153,7 @@ impl Writer {
             if self.position == DATA {
                 self.head()?;
             }
-            let room = (self.segment.bytes - RESERVE).saturating_sub(self.position) as usize;
+            let room = self.remaining() as usize;
             let mut end = start;
             let mut count = 0;
             while end < records.len() {
@@ -176,6 +176,7 @@ impl Writer {
             self.write(&mut records[start..end], ticket)?;
             ticket += count;
             self.synced_ticket = ticket;
+            self.shared.queue.written(end - start, self.remaining());
             self.place();
             waiting.tell(end, &Ok(()));
             start = end;
@@ -246,6 +247,11 @@ impl Writer {
         Ok(())
     }
 
+    /// Bytes left for records in this segment.
+    pub(crate) fn remaining(&self) -> u64 {
+        (self.segment.bytes - RESERVE).saturating_sub(self.position)
+    }
+
     fn sync(&self) -> Result<(), Error> {
         let synced = self.segment.file.sync_data();
         #[cfg(any(test, feature = "faults"))]
@@ -313,6 +319,10 @@ impl Writer {
         self.segment = next;
         self.position = DATA;
         self.frees = true;
+        // Before the head is written its size is only bounded.
+        self.shared
+            .queue
+            .rotated(self.remaining().saturating_sub(self.shared.options.head_bytes_max() as u64));
         Ok(())
     }
 
