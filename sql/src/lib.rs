@@ -11,9 +11,15 @@
 //!
 //! A function or operator is defined once, on values, in `functions`.
 
+pub mod batch;
+mod bind;
 pub mod context;
+pub mod eval;
 pub mod expr;
 pub mod functions;
+pub mod memory;
+mod parse;
 pub mod pg_catalog;
 pub mod plan;
+pub mod spill;
 pub mod txn;
