@@ -21,5 +21,6 @@ pub mod error;
 pub mod keyspace;
 pub mod log;
 pub mod shard;
+pub mod standalone;
 
 pub use error::{Error, Result};
