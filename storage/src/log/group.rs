@@ -133,6 +133,13 @@ impl Group {
         before - self.cache_bytes
     }
 
+    /// The group is gone. Gives the bytes freed.
+    pub(crate) fn drop_all(&mut self) -> usize {
+        self.dropped = true;
+        self.cache.clear();
+        std::mem::take(&mut self.cache_bytes)
+    }
+
     fn pop_cached(&mut self, front: bool) {
         let entry = if front { self.cache.pop_front() } else { self.cache.pop_back() };
         if let Some(entry) = entry {

@@ -25,6 +25,7 @@ mod group;
 mod index;
 mod keeper;
 mod meta;
+mod open;
 mod options;
 mod queue;
 mod read;
@@ -34,171 +35,39 @@ mod segment;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod types;
 mod writer;
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use hashbrown::HashMap;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard};
 
 pub use error::Error;
 use files::{Directory, Files};
 use group::Group;
-use index::{Index, Slot};
-use keeper::{Keeper, KeeperThread};
+use index::Index;
 use meta::Meta;
+use open::{Handle, state_of};
 #[cfg(any(test, feature = "faults"))]
 pub use options::Plant;
 use options::VOTE_BYTES_MAX;
 pub use options::{Identity, LowWater, OnFatal, Options, Priority};
-use queue::{Push, Queue, Use};
+use queue::{Push, Use};
 use read::Reader;
 use record::{Body, ENTRY_HEADER, size_of_record};
-use recover::{Scan, Tail};
-use segment::{DATA, Header, Name, Segment};
 use shared::{Counters, Shared};
-use writer::Writer;
-
-/// The number of a Raft group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GroupId(pub u32);
-
-impl fmt::Display for GroupId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// Who wrote an entry in which term, and its place in the group's log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LogId {
-    /// The term of the leader.
-    pub term: u64,
-    /// The leader's node id.
-    pub node: u64,
-    /// The place in the log.
-    pub index: u64,
-}
-
-/// One entry of a group's log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its id.
-    pub id: LogId,
-    /// What the payload is; a number for the caller to choose.
-    pub kind: u8,
-    /// The payload.
-    pub payload: Bytes,
-}
-
-/// Runs on the writer's thread when what it waits for is durable, or never will be. It must be short, and must not call
-/// back into the log but for reading.
-pub type Callback = Box<dyn FnOnce(Result<(), Error>) + Send>;
-
-/// How a group begins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupInit {
-    /// The vote to begin with.
-    pub vote: Option<Bytes>,
-    /// The entry that the state to begin with includes; the log goes on after it.
-    pub last: Option<LogId>,
-    /// The membership to begin with, as the caller encodes it.
-    pub membership: Bytes,
-}
-
-/// All that the log knows of a group but its entries.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupState {
-    /// The last vote that was saved.
-    pub vote: Option<Bytes>,
-    /// The last entry that was purged.
-    pub last_purged: Option<LogId>,
-    /// The last entry or, when there is none, the last purged one.
-    pub last: Option<LogId>,
-    /// The first index the log can hold.
-    pub first_index: u64,
-    /// The last entry known to be committed.
-    pub committed: Option<LogId>,
-    /// The last index of which the engine's state is known to be durable.
-    pub durable_applied: Option<u64>,
-    /// The last installed snapshot, with the data given along.
-    pub snapshot: Option<(LogId, Bytes)>,
-    /// The membership the group was created with.
-    pub membership: Bytes,
-}
-
-/// What `open` found.
-#[derive(Clone, Debug, Default)]
-pub struct Recovered {
-    /// There was no log; a new one was begun.
-    pub created: bool,
-    /// Every group.
-    pub groups: BTreeMap<GroupId, GroupState>,
-    /// Records read.
-    pub records: u64,
-    /// Segments found.
-    pub segments: u64,
-    /// A sync group that was never completed was cut off here: segment and offset.
-    pub torn: Option<(u64, u64)>,
-    /// The log ended with a seal: it was idle or closed when the process ended.
-    pub sealed: bool,
-}
-
-/// Totals and present values.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Calls of `append`.
-    pub appends: u64,
-    /// Entries written.
-    pub entries: u64,
-    /// Bytes written, headers included.
-    pub bytes: u64,
-    /// Writes with a sync.
-    pub syncs: u64,
-    /// Groups that had a record in a sync, summed over all syncs.
-    pub group_syncs: u64,
-    /// Seals written.
-    pub seals: u64,
-    /// Entries copied from old segments.
-    pub rewritten: u64,
-    /// Segments made from freed ones.
-    pub recycled: u64,
-    /// Segments on disk.
-    pub segments: usize,
-    /// Segments ready to be written.
-    pub ready_segments: usize,
-    /// Bytes of records that wait for the writer.
-    pub queue_bytes: usize,
-    /// Bytes of recent entries in memory.
-    pub cache_bytes: usize,
-    /// New entries are refused for want of room on the disk.
-    pub read_only: bool,
-}
+pub use types::{Callback, Entry, GroupId, GroupInit, GroupState, LogId, Recovered, Stats};
 
 /// A handle to the log; clones are the same log. The last one that is dropped closes it.
 #[derive(Clone)]
 pub struct Log {
     handle: Arc<Handle>,
-}
-
-struct Handle {
-    shared: Arc<Shared>,
-    threads: Mutex<Threads>,
-}
-
-#[derive(Default)]
-struct Threads {
-    writer: Option<JoinHandle<()>>,
-    keeper: Option<JoinHandle<()>>,
-    lock: Option<Box<dyn Any + Send>>,
 }
 
 impl Log {
@@ -216,83 +85,7 @@ impl Log {
         options: Options,
         identity: Identity,
     ) -> Result<(Log, Recovered), Error> {
-        options.check()?;
-        let lock = files.lock().map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => Error::Locked { holder: files.lock_holder() },
-            _ => Error::io("lock log directory")(error),
-        })?;
-        let (numbers, leftovers) = list(&*files)?;
-        let created = numbers.is_empty();
-        if created && options.must_exist {
-            return Err(Error::Missing);
-        }
-        let scan = if created { None } else { Some(recover::scan(&*files, &identity, &numbers)?) };
-        for name in leftovers {
-            files.remove(&name.to_string()).map_err(Error::io("remove leftover segment"))?;
-        }
-        let scan = match scan {
-            Some(scan) => {
-                recover::cut(&scan.segments, &scan.tail)?;
-                scan
-            }
-            None => begin(&*files, &options, identity)?,
-        };
-        Log::start(files, options, identity, scan, created, lock)
-    }
-
-    fn start(
-        files: Arc<dyn Files>,
-        options: Options,
-        identity: Identity,
-        scan: Scan,
-        created: bool,
-        lock: Box<dyn Any + Send>,
-    ) -> Result<(Log, Recovered), Error> {
-        let Scan { metas, mut indexes, segments, tail, sealed, records } = scan;
-        let mut recovered =
-            Recovered { created, records, sealed, segments: segments.len() as u64, ..Recovered::default() };
-        recovered.torn = (!tail.zero.is_empty()).then_some((tail.segment, tail.offset));
-        let by_number: BTreeMap<u64, Arc<Segment>> =
-            segments.iter().map(|segment| (segment.number, segment.clone())).collect();
-        let mut groups = HashMap::new();
-        let mut reader = Reader::default();
-        for (id, meta) in &metas {
-            let index = indexes.remove(id).unwrap_or_default();
-            let last = last_id(&mut reader, &by_number, *id, &index)?;
-            let group = Group::new(meta.clone(), index, last);
-            recovered.groups.insert(*id, state_of(&group));
-            groups.insert(*id, Arc::new(Mutex::new(group)));
-        }
-        let current =
-            by_number.get(&tail.segment).expect("the log ends in a segment that was scanned").clone();
-        let ready = by_number.range(tail.segment + 1..).map(|(_, segment)| segment.clone()).collect();
-        let oldest = *by_number.keys().next().expect("a log has at least one segment");
-        let shared = Arc::new(Shared {
-            queue: Queue::new(options.queue_bytes_max, options.segment_bytes),
-            options,
-            identity,
-            files,
-            groups: RwLock::new(groups),
-            segments: RwLock::new(by_number),
-            keeper: Keeper::new(oldest, tail.segment, ready),
-            counters: Counters::default(),
-            cache_bytes: AtomicUsize::new(0),
-        });
-        let mut writer = Writer::new(shared.clone(), current, &tail, metas, sealed || created);
-        writer.resume(&tail)?;
-        shared.queue.written(0, writer.remaining());
-        for _ in 0..shared.keeper.ready_segments() {
-            shared.queue.made_ready();
-        }
-        let threads = Threads {
-            writer: Some(spawn(&shared, "log writer", move || writer.run())?),
-            keeper: Some({
-                let keeper = KeeperThread::new(shared.clone());
-                spawn(&shared, "log keeper", move || keeper.run())?
-            }),
-            lock: Some(lock),
-        };
-        Ok((Log { handle: Arc::new(Handle { shared, threads: Mutex::new(threads) }) }, recovered))
+        open::open(files, options, identity)
     }
 
     /// Makes a group.
@@ -325,8 +118,7 @@ impl Log {
         push.forget_committed(group);
         push.record(group, &Body::GroupDrop);
         push.wait_with(callback);
-        state.dropped = true;
-        shared.cache_bytes.fetch_sub(state.cache_bytes(), Ordering::Relaxed);
+        shared.cache_bytes.fetch_sub(state.drop_all(), Ordering::Relaxed);
         groups.remove(&group);
         Ok(())
     }
@@ -615,7 +407,7 @@ impl Log {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let shared = self.shared();
-        let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counters = &shared.counters;
         Stats {
             appends: get(&counters.appends),
@@ -686,49 +478,7 @@ impl fmt::Debug for Log {
     }
 }
 
-impl Handle {
-    fn close(&self) {
-        let mut threads = self.threads.lock();
-        self.shared.queue.close();
-        self.shared.keeper.nudge();
-        join(threads.writer.take());
-        self.shared.keeper.stop(Some(Error::Closed));
-        join(threads.keeper.take());
-        threads.lock = None;
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-/// Waits for a thread, unless it is this one: a callback may hold the last handle.
-fn join(thread: Option<JoinHandle<()>>) {
-    if let Some(thread) = thread
-        && thread.thread().id() != thread::current().id()
-    {
-        // A panic of the thread was reported by the thread.
-        let _ = thread.join();
-    }
-}
-
-fn spawn(
-    shared: &Arc<Shared>,
-    name: &'static str,
-    run: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, Error> {
-    let shared = shared.clone();
-    let guarded = move || {
-        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
-            shared.fail(Error::Panicked { thread: name });
-        }
-    };
-    thread::Builder::new().name(name.to_owned()).spawn(guarded).map_err(Error::io("start thread"))
-}
-
-fn live<'a>(lock: &'a Mutex<Group>, group: GroupId) -> Result<parking_lot::MutexGuard<'a, Group>, Error> {
+fn live<'a>(lock: &'a Mutex<Group>, group: GroupId) -> Result<MutexGuard<'a, Group>, Error> {
     let state = lock.lock();
     if state.dropped { Err(Error::NoGroup(group)) } else { Ok(state) }
 }
@@ -736,66 +486,4 @@ fn live<'a>(lock: &'a Mutex<Group>, group: GroupId) -> Result<parking_lot::Mutex
 fn check_size(bytes: usize, bytes_max: usize) -> Result<(), Error> {
     let bytes = size_of_record(bytes);
     if bytes > bytes_max { Err(Error::TooLarge { bytes, bytes_max }) } else { Ok(()) }
-}
-
-fn state_of(group: &Group) -> GroupState {
-    let meta = &group.meta;
-    GroupState {
-        vote: meta.vote.clone(),
-        last_purged: meta.purged,
-        last: group.last_id(),
-        first_index: meta.floor,
-        committed: meta.committed,
-        durable_applied: meta.applied,
-        snapshot: meta.snapshot.clone(),
-        membership: meta.membership.clone(),
-    }
-}
-
-/// The segments of a directory in order, and the files of ours that hold nothing.
-fn list(files: &dyn Files) -> Result<(Vec<u64>, Vec<Name>), Error> {
-    let mut numbers = Vec::new();
-    let mut leftovers = Vec::new();
-    for name in files.list().map_err(Error::io("list log directory"))? {
-        match Name::parse(&name) {
-            Some(Name::Segment(number)) => numbers.push(number),
-            Some(name) => leftovers.push(name),
-            None => {}
-        }
-    }
-    numbers.sort_unstable();
-    Ok((numbers, leftovers))
-}
-
-/// The first segment of a new log.
-fn begin(files: &dyn Files, options: &Options, identity: Identity) -> Result<Scan, Error> {
-    let bytes = options.first_segment_bytes.min(options.segment_bytes);
-    let header = Header { identity, segment: 1, bytes, recycled: false };
-    let segment = Arc::new(segment::create(files, &header)?);
-    let tail =
-        Tail { segment: 1, offset: DATA, sync_group: 0, lsn: 0, torn_sync_group: None, zero: Vec::new() };
-    Ok(Scan {
-        metas: BTreeMap::new(),
-        indexes: BTreeMap::new(),
-        segments: vec![segment],
-        tail,
-        sealed: true,
-        records: 0,
-    })
-}
-
-/// The id of a group's last entry, read from its record.
-fn last_id(
-    reader: &mut Reader,
-    segments: &BTreeMap<u64, Arc<Segment>>,
-    group: GroupId,
-    index: &Index,
-) -> Result<Option<LogId>, Error> {
-    if index.is_empty() {
-        return Ok(None);
-    }
-    let last = index.end() - 1;
-    let Some(Slot::Written(place)) = index.find(last) else { return Ok(None) };
-    let segment = segments.get(&place.segment).expect("places come from scanned segments");
-    Ok(Some(reader.entry(segment, place, group, last)?.id))
 }

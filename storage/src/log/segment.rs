@@ -166,6 +166,8 @@ impl std::fmt::Display for Name {
 /// Makes a zero-filled segment, durable under its name.
 pub(crate) fn create(files: &dyn Files, header: &Header) -> Result<Segment, Error> {
     const ZEROS: &[u8] = &[0; 1 << 20];
+    // Synced as it goes: one sync of a whole segment would hold up the writer's on the same disk.
+    const SYNC_BYTES: u64 = 8 << 20;
     let name = Name::New(header.segment).to_string();
     // A try before this one may have left the file.
     let _ = files.remove(&name);
@@ -176,6 +178,9 @@ pub(crate) fn create(files: &dyn Files, header: &Header) -> Result<Segment, Erro
             let count = (header.bytes - offset).min(ZEROS.len() as u64);
             file.write_all_at(&ZEROS[..count as usize], offset).map_err(Error::io("zero-fill segment"))?;
             offset += count;
+            if offset % SYNC_BYTES < count {
+                file.sync_data().map_err(Error::io("sync new segment"))?;
+            }
         }
         finish(files, header, file, &name)
     })();

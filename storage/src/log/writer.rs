@@ -263,6 +263,8 @@ impl Writer {
 
     /// Tells the groups where their entries are.
     fn place(&mut self) {
+        // Stable: within a group the order stays. One lock per group and sync, not per entry.
+        self.placed.sort_by_key(|placed| placed.group);
         for of_group in self.placed.chunk_by(|a, b| a.group == b.group) {
             let Some(group) = self.shared.find_group(of_group[0].group) else { continue };
             let mut group = group.lock();

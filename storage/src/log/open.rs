@@ -1,0 +1,232 @@
+//! The life of an open log: from a directory to threads, and back.
+//!
+//! Invariants:
+//! - Until the scan of the whole log has been found good, nothing on disk is changed.
+//! - The directory's lock is taken first and given back last, once.
+//!
+//! Not here: what the scan believes (`recover`).
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread::{self, JoinHandle};
+
+use hashbrown::HashMap;
+use parking_lot::{Mutex, RwLock};
+
+use super::files::Files;
+use super::group::Group;
+use super::index::{Index, Slot};
+use super::keeper::{Keeper, KeeperThread};
+use super::queue::Queue;
+use super::read::Reader;
+use super::recover::{self, Scan, Tail};
+use super::segment::{self, DATA, Header, Name, Segment};
+use super::shared::{Counters, Shared};
+use super::writer::Writer;
+use super::{Error, GroupId, GroupState, Identity, Log, LogId, Options, Recovered};
+
+/// Opens the log in `files`, or begins one.
+pub(super) fn open(
+    files: Arc<dyn Files>,
+    options: Options,
+    identity: Identity,
+) -> Result<(Log, Recovered), Error> {
+    options.check()?;
+    let lock = files.lock().map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Error::Locked { holder: files.lock_holder() },
+        _ => Error::io("lock log directory")(error),
+    })?;
+    let (numbers, leftovers) = list(&*files)?;
+    let created = numbers.is_empty();
+    if created && options.must_exist {
+        return Err(Error::Missing);
+    }
+    let scan = if created { None } else { Some(recover::scan(&*files, &identity, &numbers)?) };
+    for name in leftovers {
+        files.remove(&name.to_string()).map_err(Error::io("remove leftover segment"))?;
+    }
+    let scan = match scan {
+        Some(scan) => {
+            recover::cut(&scan.segments, &scan.tail)?;
+            scan
+        }
+        None => begin(&*files, &options, identity)?,
+    };
+    start(files, options, identity, scan, created, lock)
+}
+
+fn start(
+    files: Arc<dyn Files>,
+    options: Options,
+    identity: Identity,
+    scan: Scan,
+    created: bool,
+    lock: Box<dyn Any + Send>,
+) -> Result<(Log, Recovered), Error> {
+    let Scan { metas, mut indexes, segments, tail, sealed, records } = scan;
+    let mut recovered =
+        Recovered { created, records, sealed, segments: segments.len() as u64, ..Recovered::default() };
+    recovered.torn = (!tail.zero.is_empty()).then_some((tail.segment, tail.offset));
+    let by_number: BTreeMap<u64, Arc<Segment>> =
+        segments.iter().map(|segment| (segment.number, segment.clone())).collect();
+    let mut groups = HashMap::new();
+    let mut reader = Reader::default();
+    for (id, meta) in &metas {
+        let index = indexes.remove(id).unwrap_or_default();
+        let last = last_id(&mut reader, &by_number, *id, &index)?;
+        let group = Group::new(meta.clone(), index, last);
+        recovered.groups.insert(*id, state_of(&group));
+        groups.insert(*id, Arc::new(Mutex::new(group)));
+    }
+    let current = by_number.get(&tail.segment).expect("the log ends in a segment that was scanned").clone();
+    let ready = by_number.range(tail.segment + 1..).map(|(_, segment)| segment.clone()).collect();
+    let oldest = *by_number.keys().next().expect("a log has at least one segment");
+    let shared = Arc::new(Shared {
+        queue: Queue::new(options.queue_bytes_max, options.segment_bytes),
+        options,
+        identity,
+        files,
+        groups: RwLock::new(groups),
+        segments: RwLock::new(by_number),
+        keeper: Keeper::new(oldest, tail.segment, ready),
+        counters: Counters::default(),
+        cache_bytes: AtomicUsize::new(0),
+    });
+    let mut writer = Writer::new(shared.clone(), current, &tail, metas, sealed || created);
+    writer.resume(&tail)?;
+    shared.queue.written(0, writer.remaining());
+    for _ in 0..shared.keeper.ready_segments() {
+        shared.queue.made_ready();
+    }
+    let threads = Threads {
+        writer: Some(spawn(&shared, "log writer", move || writer.run())?),
+        keeper: Some({
+            let keeper = KeeperThread::new(shared.clone());
+            spawn(&shared, "log keeper", move || keeper.run())?
+        }),
+        lock: Some(lock),
+    };
+    let handle = Handle { shared, threads: Mutex::new(threads) };
+    Ok((Log { handle: Arc::new(handle) }, recovered))
+}
+
+/// What all clones of a log share.
+pub(super) struct Handle {
+    pub(super) shared: Arc<Shared>,
+    threads: Mutex<Threads>,
+}
+
+#[derive(Default)]
+struct Threads {
+    writer: Option<JoinHandle<()>>,
+    keeper: Option<JoinHandle<()>>,
+    lock: Option<Box<dyn Any + Send>>,
+}
+
+impl Handle {
+    pub(super) fn close(&self) {
+        let mut threads = self.threads.lock();
+        self.shared.queue.close();
+        self.shared.keeper.nudge();
+        join(threads.writer.take());
+        self.shared.keeper.stop(Some(Error::Closed));
+        join(threads.keeper.take());
+        threads.lock = None;
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Waits for a thread, unless it is this one: a callback may hold the last handle.
+fn join(thread: Option<JoinHandle<()>>) {
+    if let Some(thread) = thread
+        && thread.thread().id() != thread::current().id()
+    {
+        // A panic of the thread was reported by the thread.
+        let _ = thread.join();
+    }
+}
+
+fn spawn(
+    shared: &Arc<Shared>,
+    name: &'static str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, Error> {
+    let shared = shared.clone();
+    let guarded = move || {
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
+            shared.fail(Error::Panicked { thread: name });
+        }
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(guarded).map_err(Error::io("start thread"))
+}
+
+/// What callers may know of a group.
+pub(super) fn state_of(group: &Group) -> GroupState {
+    let meta = &group.meta;
+    GroupState {
+        vote: meta.vote.clone(),
+        last_purged: meta.purged,
+        last: group.last_id(),
+        first_index: meta.floor,
+        committed: meta.committed,
+        durable_applied: meta.applied,
+        snapshot: meta.snapshot.clone(),
+        membership: meta.membership.clone(),
+    }
+}
+
+/// The segments of a directory in order, and the files of ours that hold nothing.
+fn list(files: &dyn Files) -> Result<(Vec<u64>, Vec<Name>), Error> {
+    let mut numbers = Vec::new();
+    let mut leftovers = Vec::new();
+    for name in files.list().map_err(Error::io("list log directory"))? {
+        match Name::parse(&name) {
+            Some(Name::Segment(number)) => numbers.push(number),
+            Some(name) => leftovers.push(name),
+            None => {}
+        }
+    }
+    numbers.sort_unstable();
+    Ok((numbers, leftovers))
+}
+
+/// The first segment of a new log.
+fn begin(files: &dyn Files, options: &Options, identity: Identity) -> Result<Scan, Error> {
+    let bytes = options.first_segment_bytes.min(options.segment_bytes);
+    let header = Header { identity, segment: 1, bytes, recycled: false };
+    let segment = Arc::new(segment::create(files, &header)?);
+    let tail =
+        Tail { segment: 1, offset: DATA, sync_group: 0, lsn: 0, torn_sync_group: None, zero: Vec::new() };
+    Ok(Scan {
+        metas: BTreeMap::new(),
+        indexes: BTreeMap::new(),
+        segments: vec![segment],
+        tail,
+        sealed: true,
+        records: 0,
+    })
+}
+
+/// The id of a group's last entry, read from its record.
+fn last_id(
+    reader: &mut Reader,
+    segments: &BTreeMap<u64, Arc<Segment>>,
+    group: GroupId,
+    index: &Index,
+) -> Result<Option<LogId>, Error> {
+    if index.is_empty() {
+        return Ok(None);
+    }
+    let last = index.end() - 1;
+    let Some(Slot::Written(place)) = index.find(last) else { return Ok(None) };
+    let segment = segments.get(&place.segment).expect("places come from scanned segments");
+    Ok(Some(reader.entry(segment, place, group, last)?.id))
+}
