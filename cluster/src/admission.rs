@@ -69,29 +69,51 @@ impl Admission {
         }
     }
 
+    /// The part of the ring it leads to.
+    pub fn range(&self) -> Range {
+        self.range
+    }
+
+    /// Whether it is served and no gate blocks it.
+    pub fn is_open(&self) -> bool {
+        let state = self.state.load(Ordering::SeqCst);
+        state != 0 && state & GATED == 0
+    }
+
     /// How many are inside.
     pub fn inside(&self) -> usize {
         self.inside.iter().map(|stripe| stripe.0.load(Ordering::SeqCst)).sum()
     }
 
+    /// The view it is served under, while it is.
+    pub fn view(&self) -> ViewId {
+        ViewId(self.state.load(Ordering::SeqCst) >> 1)
+    }
+
     /// Enters the shard for a point, under the view the request was routed by.
     pub fn enter(self: &Arc<Self>, view: ViewId, point: Point) -> Result<Pass, Error> {
+        let pass = self.enter_shard(view)?;
+        if self.range.contains(point) {
+            return Ok(pass);
+        }
+        Err(Error::WrongShard { shard: self.shard, point })
+    }
+
+    /// Enters the shard for all it holds.
+    pub fn enter_shard(self: &Arc<Self>, view: ViewId) -> Result<Pass, Error> {
         let stripe = stripe();
         // Counted first, in one total order with `close` and `inside`: else a drain could see nobody and be passed.
         self.inside[stripe].0.fetch_add(1, Ordering::SeqCst);
         let pass = Pass { admission: self.clone(), stripe };
         let state = self.state.load(Ordering::SeqCst);
-        if state == view.0 << 1 && self.range.contains(point) {
+        if state == view.0 << 1 && state != 0 {
             return Ok(pass);
         }
-        Err(self.refusal(state, point))
+        Err(self.refusal(state))
     }
 
     #[cold]
-    fn refusal(&self, state: u64, point: Point) -> Error {
-        if !self.range.contains(point) {
-            return Error::WrongShard { shard: self.shard, point };
-        }
+    fn refusal(&self, state: u64) -> Error {
         match state {
             0 => Error::NotServing { shard: self.shard },
             gated if gated & GATED != 0 => Error::Gated { shard: self.shard },

@@ -34,13 +34,19 @@ pub enum Error {
     /// The shards of this directory make no ring.
     #[error(transparent)]
     Ring(#[from] ring::Fault),
-    /// The directory holds another number of shards than was asked for.
-    #[error("the data directory has {found} shards, not {asked}; the number is fixed when it is made")]
+    /// The number of shards cannot be.
+    #[error("{asked} shards are not between 1 and {max}")]
     ShardCount {
         /// What the options say.
         asked: u32,
-        /// What is there.
-        found: u32,
+        /// How many there may be.
+        max: u32,
+    },
+    /// The control group's view means nothing to this version.
+    #[error("view {view} cannot be read")]
+    ViewUnknown {
+        /// Which.
+        view: ViewId,
     },
     /// Nobody serves the shard now.
     #[error("shard {shard} is not serving yet")]
@@ -161,6 +167,7 @@ impl Error {
                 Code::CannotConnectNow
             }
             Self::WrongShard { .. } | Self::Foreign { .. } | Self::Failed { .. } => Code::InternalError,
+            Self::ViewUnknown { .. } => Code::DataCorrupted,
             Self::OutcomeUnknown { .. } => Code::UnknownOutcome,
             Self::Stopping => Code::AdminShutdown,
             Self::LockNotAvailable { .. } => Code::LockNotAvailable,

@@ -20,11 +20,19 @@
 //! openraft is named in `raft` only. Everything that waits works from any async runtime.
 
 pub mod admission;
+pub mod bench;
+mod catalog;
 mod error;
+mod node;
 mod options;
-pub mod ring;
-
-pub use error::{Error, Result};
-pub use options::{Bootstrap, Options, SHARDS};
 mod owner;
 mod raft;
+pub mod ring;
+mod router;
+mod view;
+
+pub use error::{Error, Result};
+pub use node::{Node, ShardStats, Stats};
+pub use options::{Bootstrap, FeedRetention, Options, SHARDS};
+pub use owner::{LockCounts, SLOTS_MAX, Slot, Slots};
+pub use router::Router;

@@ -3,6 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use model::time::Clock;
+pub use storage::codec::entry::FeedRetention;
 
 use crate::Error;
 
@@ -32,6 +33,8 @@ pub struct Options {
     pub keep_entries: u64,
     /// Old receipts, feed records and slots are looked for this often.
     pub sweep_every: Duration,
+    /// What the feed of each partition keeps.
+    pub feed: FeedRetention,
     /// Read points open at once, per shard.
     pub read_points_max: usize,
     /// A read point older than this is given up.
@@ -70,6 +73,7 @@ impl Options {
             checkpoint_bytes: 256 << 20,
             keep_entries: 10_000,
             sweep_every: Duration::from_secs(5),
+            feed: FeedRetention::default(),
             read_points_max: 4_096,
             read_point_age_max: Duration::from_secs(600),
             start_wait: Duration::from_secs(60),

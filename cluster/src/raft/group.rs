@@ -34,7 +34,7 @@ use super::{
     pool::Pool,
     runtime::Runtime,
     store::{Store, waiting},
-    types::{Answer, Applied, Data, Types},
+    types::{Answer, Applied, Data, InFlight, Types},
 };
 use crate::{Error, Result};
 
@@ -151,10 +151,10 @@ impl<S: State> Group<S> {
 }
 
 impl<S: State> Consensus for Group<S> {
-    fn propose(&self, entry: Bytes) -> BoxFuture<'static, Result<Applied, Refused>> {
+    fn propose(&self, entry: Bytes, in_flight: Option<InFlight>) -> BoxFuture<'static, Result<Applied, Refused>> {
         let raft = self.raft.clone();
         Box::pin(async move {
-            let (answer, answered) = Answer::channel();
+            let (answer, answered) = Answer::channel(in_flight);
             if raft.client_write_ff(Data(entry), Some(answer)).await.is_err() {
                 return Err(Refused::Stopped);
             }

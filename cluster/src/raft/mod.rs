@@ -8,34 +8,35 @@
 //! - Cores, timers and log callbacks live on one thread (`runtime`); nothing slow runs there.
 //! - What was refused was not proposed, unless the refusal is [`Refused::Unknown`].
 
-//mod control;
+mod control;
 mod group;
 mod machine;
 mod network;
 mod pool;
 mod runtime;
-//mod shard;
+mod shard;
 mod store;
-
-
+#[cfg(test)]
+mod suite;
 mod types;
 
 use bytes::Bytes;
 use model::{id::LogIndex, port::BoxFuture};
 use tokio::sync::watch;
 
-//pub(crate) use control::Control;
+pub(crate) use control::{Control, ControlReplica};
 pub(crate) use group::{Group, Parts};
 pub(crate) use machine::{Committed, CommittedPayload, Position, State};
 pub(crate) use pool::Pool;
 pub(crate) use runtime::{Runtime, Timer};
-//pub(crate) use shard::Replica;
-pub(crate) use types::Applied;
+pub(crate) use shard::Replica;
+pub(crate) use types::{Applied, InFlight};
 
 /// One replicated log, seen from its leader.
 pub(crate) trait Consensus: Send + Sync {
-    /// Adds an entry; answers what came of it when it was applied here.
-    fn propose(&self, entry: Bytes) -> BoxFuture<'static, Result<Applied, Refused>>;
+    /// Adds an entry; answers what came of it when it was applied here. `in_flight` is dropped in that moment, or when the
+    /// entry is refused, whether or not the answer is still waited for.
+    fn propose(&self, entry: Bytes, in_flight: Option<InFlight>) -> BoxFuture<'static, Result<Applied, Refused>>;
 
     /// An index such that state applied up to it holds whatever was acknowledged before the call.
     fn read_index(&self) -> BoxFuture<'static, Result<LogIndex, Refused>>;

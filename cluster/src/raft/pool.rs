@@ -20,12 +20,9 @@ type Job = Box<dyn FnOnce() + Send>;
 /// The threads.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    lanes: Mutex<Vec<Lane>>,
-    senders: Vec<mpsc::Sender<Job>>,
+    threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    lanes: Vec<Mutex<Option<mpsc::Sender<Job>>>>,
 }
-
-#[derive(Debug)]
-struct Lane(thread::JoinHandle<()>);
 
 /// A job's panic, or the end of the pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,8 +36,8 @@ pub(crate) enum Lost {
 impl Pool {
     /// Starts so many threads, at least one.
     pub(crate) fn start(threads: usize) -> io::Result<Self> {
+        let mut running = Vec::new();
         let mut lanes = Vec::new();
-        let mut senders = Vec::new();
         for number in 0..threads.max(1) {
             let (sender, jobs) = mpsc::channel::<Job>();
             let thread = thread::Builder::new().name(format!("apply-{number}")).spawn(move || {
@@ -48,10 +45,10 @@ impl Pool {
                     job();
                 }
             })?;
-            lanes.push(Lane(thread));
-            senders.push(sender);
+            running.push(thread);
+            lanes.push(Mutex::new(Some(sender)));
         }
-        Ok(Self { lanes: Mutex::new(lanes), senders })
+        Ok(Self { threads: Mutex::new(running), lanes })
     }
 
     /// Runs a job of a shard on its thread; the answer comes as soon as it is done.
@@ -61,24 +58,35 @@ impl Pool {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<Result<T, Lost>> {
         let (sender, answer) = oneshot::channel();
-        let lane = shard.0 as usize % self.senders.len();
+        let lane = shard.0 as usize % self.lanes.len();
         let job: Job = Box::new(move || {
             let done = catch_unwind(AssertUnwindSafe(job)).map_err(|panic| Lost::Panicked(message(&*panic)));
             // Whoever asked may have stopped listening; the job is done all the same.
             let _ = sender.send(done);
         });
-        // A lane ends only with the pool; then the sender inside the job is dropped and the answer is an error.
-        let _ = self.senders[lane].send(job);
+        // Without a lane the job is dropped with the sender inside it, and the answer is an error.
+        if let Some(lane) = &*self.lanes[lane].lock() {
+            let _ = lane.send(job);
+        }
         answer
     }
 
-    /// Finishes what was given and ends the threads.
-    pub(crate) fn stop(mut self) {
-        self.senders.clear();
-        for Lane(thread) in self.lanes.get_mut().drain(..) {
-            // Jobs catch their panics; nothing else can end a lane badly.
+    /// Finishes what was given and ends the threads. Does nothing the second time.
+    pub(crate) fn stop(&self) {
+        for lane in &self.lanes {
+            lane.lock().take();
+        }
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != thread::current().id()) {
+            // Jobs catch their panics; nothing else can end a thread badly.
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

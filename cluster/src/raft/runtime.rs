@@ -41,6 +41,11 @@ impl Runtime {
         self.handle.spawn(task)
     }
 
+    /// Runs a future on the caller's thread, driven by this one. Not to be called on an async worker.
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.handle.block_on(future)
+    }
+
     /// A timer that is driven by this thread.
     pub(crate) fn timer(&self, clock: Arc<dyn Clock>) -> Timer {
         Timer { clock, handle: self.handle.clone() }
@@ -84,6 +89,11 @@ impl Timer {
     /// The clock behind it.
     pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// Runs what may block on a thread for that.
+    pub(crate) fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        self.handle.spawn_blocking(work)
     }
 
     /// Ready after `time`.

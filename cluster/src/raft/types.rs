@@ -6,13 +6,12 @@
 //!   of their own, so that an upgrade of the library changes no stored byte.
 
 use std::{
+    any::Any,
     collections::{BTreeMap, BTreeSet},
     fmt, io,
-    sync::Arc,
 };
 
 use bytes::{BufMut, Bytes, BytesMut};
-use model::catalog::Catalog;
 use openraft::{
     EntryPayload, Membership, OptionalSend, RaftTypeConfig, StoredMembership,
     impls::{BoxedErrorSource, EmptyNode, InlineBatch, leader_id_std},
@@ -78,24 +77,32 @@ pub(crate) enum Applied {
     #[default]
     Nothing,
     /// An entry of a shard.
-    Shard(model::command::Outcome),
-    /// An entry of the control group: the catalog that holds it, or why it was refused.
-    Control(model::Result<(Arc<Catalog>, u32)>),
+    Shard(storage::shard::EntryOutcome),
+    /// An entry of the control group.
+    Control(storage::codec::control::Answer),
 }
 
+/// What a proposal holds until it is applied or refused: locks, a pass.
+pub(crate) type InFlight = Box<dyn Any + Send>;
+
 /// Where the result of a proposal goes; a proposer that went away is no news.
-pub(crate) struct Answer<T>(oneshot::Sender<T>);
+pub(crate) struct Answer<T> {
+    in_flight: Option<InFlight>,
+    sender: oneshot::Sender<T>,
+}
 
 impl<T> Answer<T> {
-    pub(crate) fn channel() -> (Self, oneshot::Receiver<T>) {
+    pub(crate) fn channel(in_flight: Option<InFlight>) -> (Self, oneshot::Receiver<T>) {
         let (sender, receiver) = oneshot::channel();
-        (Self(sender), receiver)
+        (Self { in_flight, sender }, receiver)
     }
 }
 
 impl<T: OptionalSend + 'static> Responder<Types, T> for Answer<T> {
     fn on_complete(self, result: T) {
-        let _ = self.0.send(result);
+        // Locks first: whoever waits for them need not wait for this client to be scheduled.
+        drop(self.in_flight);
+        let _ = self.sender.send(result);
     }
 }
 

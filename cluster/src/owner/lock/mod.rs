@@ -18,13 +18,14 @@ use model::{
     port::{LockMode, Lockable},
 };
 use parking_lot::Mutex;
+pub(super) use table::join;
 use table::{Asked, Event, Holder, Patience, Table, Waiter};
 use tokio::sync::oneshot;
 
 use crate::raft::Timer;
 
 /// How many lock sets a shard holds at once.
-const SETS_MAX: usize = 65_536;
+pub(super) const SETS_MAX: usize = 65_536;
 
 /// Why a lock was not given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -310,7 +310,7 @@ impl Thing {
 /// The weakest mode that keeps out whatever either keeps out.
 ///
 /// The row modes form a chain; `program` keeps out what `NoKeyUpdate` does except itself.
-fn join(a: LockMode, b: LockMode) -> LockMode {
+pub(in crate::owner) fn join(a: LockMode, b: LockMode) -> LockMode {
     use LockMode::{KeyShare, NoKeyUpdate, Program, Share, Update};
     match (a, b) {
         (Update, _) | (_, Update) => Update,

@@ -1,0 +1,368 @@
+//! Opening a node, in the order in which things stand on each other.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use futures::future::try_join_all;
+use model::id::{ShardId, ViewId};
+use parking_lot::Mutex;
+use storage::{
+    catalog::CONTROL,
+    engine::Engine,
+    log::{GroupId, GroupState, Log},
+};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
+use tracing::{error, info, warn};
+
+use super::{
+    Node,
+    background::{self, Pace, Work},
+    close::{Parts, Running},
+    home::Home,
+};
+use crate::{
+    Error, Options, Result,
+    admission::Admission,
+    owner::{self, Claimant, Owner},
+    raft::{self, Consensus, Control, ControlReplica, Group, Pool, Replica, Runtime, Status, Timer},
+    ring::{Map, Range},
+    router::{Inner, Router},
+    view,
+};
+
+/// Apply threads, if nothing is said.
+const APPLY_THREADS_MAX: usize = 4;
+
+/// Shards of a node: each costs memory and heartbeats.
+const SHARDS_MAX: u32 = 64;
+
+/// How often it is looked whether all shards are owned.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// Opens a node on a thread of its own. Whoever stops waiting gets no node, and what was opened is closed again.
+pub(super) async fn open(options: Options) -> Result<Node> {
+    let (sender, opened) = oneshot::channel();
+    let start = move || {
+        // An unwanted node is dropped, which closes it.
+        drop(sender.send(open_here(options)));
+    };
+    let thread = thread::Builder::new().name("open".to_owned()).spawn(start);
+    drop(thread.map_err(|source| Error::System { action: "start a thread", source })?);
+    opened.await.unwrap_or(Err(Error::Stopping))
+}
+
+fn open_here(options: Options) -> Result<Node> {
+    let system = |action| move |source| Error::System { action, source };
+    if !(1..=SHARDS_MAX).contains(&options.shards) {
+        return Err(Error::ShardCount { asked: options.shards, max: SHARDS_MAX });
+    }
+    // Declared first, dropped last: the directory is given back when everything in it is closed.
+    let home = Home::open(&options)?;
+    let closing = Arc::new(AtomicBool::new(false));
+    let (log, recovered) = open_log(&options, &home, &closing)?;
+    let engine = Engine::open(&home.engine_path(), &options.engine)?;
+    let pool = Arc::new(Pool::start(apply_threads(&options)).map_err(system("start a thread"))?);
+    let runtime = Runtime::start("raft").map_err(system("start a thread"))?;
+    let timer = runtime.timer(options.clock.clone());
+    let parts = Opening { options, home, closing, log, groups: recovered.groups, engine, pool, runtime, timer };
+    parts.open()
+}
+
+/// What is there once files and threads are.
+struct Opening {
+    options: Options,
+    closing: Arc<AtomicBool>,
+    groups: BTreeMap<GroupId, GroupState>,
+    timer: Timer,
+    runtime: Arc<Runtime>,
+    pool: Arc<Pool>,
+    engine: Engine,
+    log: Log,
+    home: Home,
+}
+
+impl Opening {
+    fn open(self) -> Result<Node> {
+        let runtime = self.runtime.clone();
+        let (control, map) = runtime.block_on(self.open_control())?;
+        let (stop, stopped) = watch::channel(false);
+        let (owners, mut tasks) = runtime.block_on(self.open_shards(&map, &control))?;
+        runtime.block_on(self.wait_until_owned(&owners))?;
+        tasks.push(self.watch_control(&control));
+        let work = Work {
+            engine: self.engine.clone(),
+            log: self.log.clone(),
+            control: control.clone(),
+            owners: owners.clone(),
+            timer: self.timer.clone(),
+        };
+        let pace = Pace {
+            every: self.options.checkpoint_every,
+            bytes: self.options.checkpoint_bytes,
+            keep_entries: self.options.keep_entries,
+        };
+        tasks.push(runtime.spawn(background::checkpoints(work.clone(), pace, stopped.clone())));
+        tasks.push(runtime.spawn(background::sweeps(work, self.options.sweep_every, stopped)));
+        Ok(self.assemble(control, map, owners, tasks, stop))
+    }
+
+    fn assemble(
+        self,
+        control: Arc<Control>,
+        map: Map,
+        owners: Vec<Arc<Owner>>,
+        tasks: Vec<JoinHandle<()>>,
+        stop: watch::Sender<bool>,
+    ) -> Node {
+        let (node, boot) = (self.home.node(), self.home.boot());
+        let router = Router::new(Inner {
+            node,
+            boot,
+            view: view::FIRST,
+            map,
+            owners: owners.clone(),
+            board: control.replica().board().clone(),
+            control: control.clone(),
+            timer: self.timer.clone(),
+            ids: Mutex::new((0, 0)),
+        });
+        let running = Running {
+            router: router.clone(),
+            owners,
+            control,
+            tasks,
+            stop,
+            runtime: self.runtime,
+            pool: self.pool,
+            engine: self.engine,
+            log: self.log,
+            home: Box::new(self.home),
+        };
+        info!(%node, %boot, shards = running.owners.len(), "node is open");
+        let parts = Parts {
+            options: self.options,
+            id: node,
+            boot,
+            timer: self.timer,
+            running: Mutex::new(Some(running)),
+            closing: self.closing,
+            closed: watch::Sender::new(false),
+        };
+        Node { router, parts: Arc::new(parts) }
+    }
+
+    /// The control group, its catalog and its view; a new cluster gets its first ones.
+    async fn open_control(&self) -> Result<(Arc<Control>, Map)> {
+        let state = self.groups.get(&GroupId(CONTROL.0));
+        let replica = Arc::new(ControlReplica::open(&self.engine, &self.log, state)?);
+        check(CONTROL, replica.state().applied_index(), state)?;
+        let group = Group::start(&self.runtime, self.parts(CONTROL, replica.clone())).await?;
+        self.wait_until_led(CONTROL, &*group).await?;
+        let control = Control::new(group, replica.clone(), self.timer.clone(), self.home.nonce());
+        // What earlier starts committed is applied before it is asked what there is.
+        control.confirm().await?;
+        if replica.state().catalog().version().0 == 0 {
+            let first = self.options.bootstrap.clone();
+            control.bootstrap(first.admin, first.password, first.database).await?;
+        }
+        if replica.state().view().is_none() {
+            let map = Map::divide(self.options.shards)?;
+            control.publish_view(view::FIRST, None, view::encode(&map)).await?;
+        }
+        let (id, bytes) = replica.state().view().ok_or(Error::NotServing { shard: CONTROL })?;
+        let map = view::decode(&bytes).ok_or(Error::ViewUnknown { view: id })?;
+        Ok((control, map))
+    }
+
+    async fn open_shards(
+        &self,
+        map: &Map,
+        control: &Arc<Control>,
+    ) -> Result<(Vec<Arc<Owner>>, Vec<JoinHandle<()>>)> {
+        let shards = map.shards().map(|(shard, range)| self.open_shard(shard, range, control));
+        let owners = try_join_all(shards).await?;
+        let tasks = owners.iter().map(|owner| self.drive(owner.clone(), view::FIRST)).collect();
+        Ok((owners, tasks))
+    }
+
+    async fn open_shard(&self, shard: ShardId, range: Range, control: &Arc<Control>) -> Result<Arc<Owner>> {
+        let state = self.groups.get(&GroupId(shard.0));
+        let replica = Arc::new(Replica::open(&self.engine, &self.log, shard, state)?);
+        check(shard, replica.shard().applied_index(), state)?;
+        let group = Group::start(&self.runtime, self.parts(shard, replica.clone())).await?;
+        Ok(Owner::new(owner::Parts {
+            admission: Admission::closed(shard, range),
+            timer: self.timer.clone(),
+            consensus: group,
+            shard,
+            replica,
+            log: self.log.clone(),
+            board: control.replica().board().clone(),
+            control: control.clone(),
+            claimant: Claimant { node: self.home.node(), boot: self.home.boot(), nonce: self.home.nonce() },
+            read_points_max: self.options.read_points_max,
+            read_point_age_max: self.options.read_point_age_max,
+            feed: self.options.feed,
+        }))
+    }
+
+    fn parts<S: raft::State>(&self, shard: ShardId, state: Arc<S>) -> raft::Parts<S> {
+        raft::Parts { shard, node: self.home.node(), log: self.log.clone(), state, pool: self.pool.clone() }
+    }
+
+    /// Keeps a shard claimed, and ends the node if its group fails.
+    fn drive(&self, owner: Arc<Owner>, view: ViewId) -> JoinHandle<()> {
+        let (closing, on_fatal) = (self.closing.clone(), self.options.on_fatal.clone());
+        self.runtime.spawn(async move {
+            let shard = owner.shard();
+            let reason = owner.drive(view).await;
+            fail(shard, reason, &closing, &*on_fatal);
+        })
+    }
+
+    fn watch_control(&self, control: &Arc<Control>) -> JoinHandle<()> {
+        let (closing, on_fatal) = (self.closing.clone(), self.options.on_fatal.clone());
+        let mut status = control.consensus().status();
+        self.runtime.spawn(async move {
+            let reason = loop {
+                if let Status::Failed(reason) = &*status.borrow_and_update() {
+                    break reason.clone();
+                }
+                if status.changed().await.is_err() {
+                    break "the group has ended".to_owned();
+                }
+            };
+            fail(CONTROL, reason, &closing, &*on_fatal);
+        })
+    }
+
+    async fn wait_until_led(&self, shard: ShardId, group: &dyn Consensus) -> Result<()> {
+        let mut status = group.status();
+        let led = status.wait_for(|status| !matches!(status, Status::Follows));
+        tokio::select! {
+            led = led => match led.as_deref() {
+                Ok(Status::Failed(reason)) => Err(Error::Failed { shard, reason: reason.clone() }),
+                Ok(Status::Follows | Status::Leads(_)) => Ok(()),
+                Err(_) => Err(Error::Stopping),
+            },
+            () = self.timer.sleep(self.options.start_wait) => Err(Error::NotServing { shard }),
+        }
+    }
+
+    async fn wait_until_owned(&self, owners: &[Arc<Owner>]) -> Result<()> {
+        let deadline = self.timer.now() + self.options.start_wait;
+        for owner in owners {
+            while !owner.admission().is_open() {
+                if let Status::Failed(reason) = &*owner.consensus().status().borrow() {
+                    return Err(Error::Failed { shard: owner.shard(), reason: reason.clone() });
+                }
+                if self.timer.now() >= deadline {
+                    return Err(Error::NotServing { shard: owner.shard() });
+                }
+                self.timer.sleep(LOOK_AGAIN).await;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_log(
+    options: &Options,
+    home: &Home,
+    closing: &Arc<AtomicBool>,
+) -> Result<(Log, storage::log::Recovered)> {
+    let mut log = options.log.clone();
+    let (closing, on_fatal, before) = (closing.clone(), options.on_fatal.clone(), log.on_fatal.clone());
+    log.on_fatal = Arc::new(move |failure| {
+        before(failure);
+        if !closing.load(Ordering::Acquire) {
+            on_fatal(&Error::Log(failure.clone()));
+        }
+    });
+    Ok(Log::open(&home.log_path(), log, home.identity())?)
+}
+
+fn apply_threads(options: &Options) -> usize {
+    match options.apply_threads {
+        0 => thread::available_parallelism().map_or(1, usize::from).min(APPLY_THREADS_MAX),
+        threads => threads,
+    }
+}
+
+/// A replica that has stopped answers nobody: the process must end and start again.
+fn fail(shard: ShardId, reason: String, closing: &AtomicBool, on_fatal: &dyn Fn(&Error)) {
+    if !closing.load(Ordering::Acquire) {
+        error!(%shard, reason, "shard has stopped");
+        on_fatal(&Error::Failed { shard, reason });
+    }
+}
+
+/// Compares what the engine has applied with what the log says was synced once, and with what the log still holds.
+fn check(shard: ShardId, applied: Option<u64>, group: Option<&GroupState>) -> Result<()> {
+    let Some(group) = group else {
+        return match applied {
+            None => Ok(()),
+            Some(applied) => Err(storage::Error::LogLost { shard, applied, log_last: 0 }.into()),
+        };
+    };
+    let log_last = group.last.map(|last| last.index);
+    if applied > log_last {
+        let (applied, log_last) = (applied.unwrap_or_default(), log_last.unwrap_or_default());
+        return Err(storage::Error::LogLost { shard, applied, log_last }.into());
+    }
+    let next = applied.map_or(0, |applied| applied + 1);
+    if next < group.first_index {
+        return Err(storage::Error::StateLost {
+            shard,
+            applied: applied.unwrap_or_default(),
+            durable: group.durable_applied.unwrap_or_default(),
+            log_first: group.first_index,
+        }
+        .into());
+    }
+    if applied < group.durable_applied {
+        warn!(%shard, ?applied, durable = ?group.durable_applied, "engine lost synced state; the log replays it");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use storage::log::LogId;
+
+    use super::*;
+
+    fn group(first_index: u64, last: u64, durable: u64) -> GroupState {
+        let last = Some(LogId { term: 1, node: 0, index: last });
+        GroupState { first_index, last, durable_applied: Some(durable), ..GroupState::default() }
+    }
+
+    #[test]
+    fn lost_state_is_healed_from_the_log_or_refused() {
+        let shard = ShardId(1);
+        assert!(check(shard, Some(9), Some(&group(0, 12, 9))).is_ok());
+        assert!(check(shard, Some(5), Some(&group(3, 12, 9))).is_ok(), "the log replays it");
+        let lost = check(shard, Some(1), Some(&group(3, 12, 9)));
+        assert!(matches!(lost, Err(Error::Storage(storage::Error::StateLost { .. }))));
+        let none = check(shard, None, Some(&group(3, 12, 9)));
+        assert!(matches!(none, Err(Error::Storage(storage::Error::StateLost { .. }))));
+    }
+
+    #[test]
+    fn state_beyond_the_log_means_that_the_log_was_lost() {
+        let shard = ShardId(1);
+        let lost = check(shard, Some(13), Some(&group(0, 12, 9)));
+        assert!(matches!(lost, Err(Error::Storage(storage::Error::LogLost { .. }))));
+        assert!(matches!(check(shard, Some(3), None), Err(Error::Storage(storage::Error::LogLost { .. }))));
+    }
+}

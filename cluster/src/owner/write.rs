@@ -1,0 +1,227 @@
+//! Commands: locks, descriptors, stamp, proposal.
+//!
+//! Invariants:
+//! - An autocommit command takes all its locks in one order (tables, then rows, then unique keys), so that two of them
+//!   never wait for each other in a circle.
+//! - Locks are given back where the command was applied, before its client hears of it; a client that goes away changes
+//!   nothing about that.
+//! - What is not proposed had no effect, and its error says so.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use model::{
+    command::{Command, Condition, ENTRY_BYTES_MAX, ENTRY_WRITES_MAX, LockSet, Outcome, Rejection, Write},
+    id::TableId,
+    port::{LockMode, Lockable},
+};
+use storage::{codec::entry::encode_command, shard::EntryOutcome};
+
+use super::{
+    Owner,
+    lock::{Held, Locks, implied, join},
+    refusal,
+};
+use crate::{
+    Error, Result,
+    admission::Pass,
+    raft::{self, Applied},
+};
+
+/// What a command in flight holds until it is applied.
+struct InFlight {
+    _locks: Keep,
+    _pass: Pass,
+}
+
+/// The locks of a command.
+enum Keep {
+    /// Its own.
+    Command {
+        /// Given back when dropped.
+        _held: Held,
+    },
+    /// Those of the transaction it ends.
+    Transaction(Arc<Locks>, LockSet),
+}
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        if let Self::Transaction(locks, set) = self {
+            locks.release(*set, None);
+        }
+    }
+}
+
+impl Owner {
+    /// Executes a command: waits for its locks, proposes it, and answers what came of it.
+    pub(crate) async fn execute(
+        self: &Arc<Self>,
+        pass: Pass,
+        command: &mut Command,
+        lock_wait: Duration,
+    ) -> Result<Outcome> {
+        let started = self.timer.now();
+        self.check_size(command)?;
+        self.check_room(command)?;
+        if let Some(missing) = self.bring_for_command(command).await? {
+            return Ok(Outcome::Rejected(Rejection::TableMissing { table: missing }));
+        }
+        let keep = self.take_locks(command, lock_wait).await?;
+        if let Some(time_left) = &mut command.time_left {
+            let waited = u64::try_from((self.timer.now() - started).as_micros()).unwrap_or(u64::MAX);
+            *time_left = time_left.saturating_sub(waited);
+            if *time_left == 0 {
+                return Ok(Outcome::Rejected(Rejection::DeadlinePassed));
+            }
+        }
+        let mut entry = Vec::with_capacity(256);
+        encode_command(&mut entry, &self.stamp(), command);
+        if entry.len() > ENTRY_BYTES_MAX {
+            return Err(Error::CommandTooLarge { given: entry.len(), max: ENTRY_BYTES_MAX, unit: "bytes" });
+        }
+        let in_flight: raft::InFlight = Box::new(InFlight { _locks: keep, _pass: pass });
+        match self.consensus.propose(Bytes::from(entry), Some(in_flight)).await {
+            Ok(Applied::Shard(EntryOutcome::Command(outcome))) => Ok(outcome),
+            Ok(Applied::Shard(_) | Applied::Control(_) | Applied::Nothing) => {
+                unreachable!("a command is answered with its outcome")
+            }
+            Err(refused) => Err(self.refused(refused)),
+        }
+    }
+
+    async fn take_locks(self: &Arc<Self>, command: &Command, wait: Duration) -> Result<Keep> {
+        let wants = self.wants(command);
+        let Some(set) = command.locks else {
+            let held = match self.locks.try_hold(&wants) {
+                Some(held) => held,
+                None => self.locks.hold(&wants, wait).await.map_err(refusal)?,
+            };
+            return Ok(Keep::Command { _held: held });
+        };
+        if set.epoch != self.epoch() {
+            return Err(Error::LocksLost);
+        }
+        self.locks.complete(set, &wants, wait).await.map_err(refusal)?;
+        Ok(Keep::Transaction(self.locks.clone(), set))
+    }
+
+    /// The locks a command needs, in the order in which all commands take them.
+    fn wants(&self, command: &Command) -> Vec<(Lockable, LockMode)> {
+        let mut wants = Vec::with_capacity(2 * command.writes.len() + command.conditions.len());
+        for write in &command.writes {
+            self.want_for_write(&mut wants, write);
+        }
+        for condition in &command.conditions {
+            want_for_condition(&mut wants, condition);
+        }
+        let implied: Vec<_> = wants.iter().filter_map(|(thing, mode)| implied(thing, *mode)).collect();
+        wants.extend(implied);
+        wants.sort_unstable_by(|(a, _), (b, _)| {
+            let table_first = |thing: &Lockable| !matches!(thing, Lockable::Table(_));
+            (table_first(a), a).cmp(&(table_first(b), b))
+        });
+        wants.dedup_by(|(thing, mode), (kept, kept_mode)| {
+            let same = thing == kept;
+            if same {
+                *kept_mode = join(*kept_mode, *mode);
+            }
+            same
+        });
+        wants
+    }
+
+    fn want_for_write(&self, wants: &mut Vec<(Lockable, LockMode)>, write: &Write) {
+        match write {
+            Write::Insert { table, key, row } => {
+                wants.push((Lockable::Row(*table, key.clone()), LockMode::Update));
+                self.want_unique_keys(wants, *table, row);
+            }
+            Write::Put { table, key, row } => {
+                wants.push((Lockable::Row(*table, key.clone()), LockMode::NoKeyUpdate));
+                self.want_unique_keys(wants, *table, row);
+            }
+            Write::Delete { table, key } => {
+                wants.push((Lockable::Row(*table, key.clone()), LockMode::Update));
+            }
+            Write::Program { table, key, .. } => {
+                wants.push((Lockable::Row(*table, key.clone()), LockMode::Program));
+            }
+            Write::Truncate { table } => wants.push((Lockable::Table(*table), LockMode::Update)),
+            // A sequence is no part of a transaction: its numbers are never given back.
+            Write::Reserve { .. } | Write::SetSequence { .. } => {}
+        }
+    }
+
+    fn want_unique_keys(&self, wants: &mut Vec<(Lockable, LockMode)>, table: TableId, row: &[u8]) {
+        let Some(held) = self.state().held(table) else { return };
+        wants.extend(
+            held.unique_keys(row)
+                .into_iter()
+                .map(|(index, key)| (Lockable::Unique(table, index, key), LockMode::Update)),
+        );
+    }
+
+    fn check_size(&self, command: &Command) -> Result<()> {
+        let given = command.writes.len();
+        if given > ENTRY_WRITES_MAX {
+            return Err(Error::CommandTooLarge { given, max: ENTRY_WRITES_MAX, unit: "writes" });
+        }
+        Ok(())
+    }
+
+    /// While the disk is full, only what makes room is let through.
+    fn check_room(&self, command: &Command) -> Result<()> {
+        let frees = |write: &Write| matches!(write, Write::Delete { .. } | Write::Truncate { .. });
+        if self.log.is_read_only() && !command.writes.iter().all(frees) {
+            return Err(Error::Log(storage::log::Error::StorageFull));
+        }
+        Ok(())
+    }
+}
+
+fn want_for_condition(wants: &mut Vec<(Lockable, LockMode)>, condition: &Condition) {
+    match condition {
+        Condition::RowRevision { table, key, .. } | Condition::RowAbsent { table, key } => {
+            wants.push((Lockable::Row(*table, key.clone()), LockMode::Share));
+        }
+        Condition::RowExists { table, key } => {
+            wants.push((Lockable::Row(*table, key.clone()), LockMode::KeyShare));
+        }
+        Condition::UniqueFree { table, index, key } => {
+            wants.push((Lockable::Unique(*table, *index, key.clone()), LockMode::Share));
+        }
+        // Ranges are not locked: the condition is judged when the command is applied.
+        Condition::RangeEmpty { .. } | Condition::RangeDigest { .. } | Condition::TableUntouched { .. } => {}
+    }
+}
+
+/// The table a write names.
+pub(super) fn table_of(write: &Write) -> Option<TableId> {
+    match write {
+        Write::Insert { table, .. }
+        | Write::Put { table, .. }
+        | Write::Delete { table, .. }
+        | Write::Program { table, .. }
+        | Write::Truncate { table } => Some(*table),
+        Write::Reserve { .. } | Write::SetSequence { .. } => None,
+    }
+}
+
+/// The tables a command names, each once.
+pub(super) fn tables_of(command: &Command) -> Vec<TableId> {
+    let of_condition = |condition: &Condition| match condition {
+        Condition::RowRevision { table, .. }
+        | Condition::RowExists { table, .. }
+        | Condition::RowAbsent { table, .. }
+        | Condition::UniqueFree { table, .. }
+        | Condition::RangeEmpty { table, .. }
+        | Condition::RangeDigest { table, .. }
+        | Condition::TableUntouched { table, .. } => *table,
+    };
+    let mut tables: Vec<_> = command.writes.iter().filter_map(table_of).collect();
+    tables.extend(command.conditions.iter().map(of_condition));
+    tables.sort_unstable();
+    tables.dedup();
+    tables
+}
