@@ -88,6 +88,16 @@ impl Log {
         open::open(files, options, identity)
     }
 
+    /// Reads the whole log in a directory as opening does, and changes nothing: for looking at a log that is not in use,
+    /// or that does not open.
+    pub fn inspect(path: &Path, identity: Identity) -> Result<Recovered, Error> {
+        if !path.is_dir() {
+            return Err(Error::Missing);
+        }
+        let directory = Directory::open(path).map_err(Error::io("open log directory"))?;
+        open::inspect(&directory, &identity)
+    }
+
     /// Makes a group.
     pub fn create_group(&self, group: GroupId, init: GroupInit, callback: Callback) -> Result<(), Error> {
         let shared = self.shared();

@@ -20,6 +20,7 @@ use super::files::Files;
 use super::group::Group;
 use super::index::{Index, Slot};
 use super::keeper::{Keeper, KeeperThread};
+use super::meta::Metas;
 use super::queue::Queue;
 use super::read::Reader;
 use super::recover::{self, Scan, Tail};
@@ -35,10 +36,7 @@ pub(super) fn open(
     identity: Identity,
 ) -> Result<(Log, Recovered), Error> {
     options.check()?;
-    let lock = files.lock().map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => Error::Locked { holder: files.lock_holder() },
-        _ => Error::io("lock log directory")(error),
-    })?;
+    let lock = lock(&*files)?;
     let (numbers, leftovers) = list(&*files)?;
     let created = numbers.is_empty();
     if created && options.must_exist {
@@ -58,6 +56,52 @@ pub(super) fn open(
     start(files, options, identity, scan, created, lock)
 }
 
+/// Reads the whole log as opening does, and changes nothing.
+pub(super) fn inspect(files: &dyn Files, identity: &Identity) -> Result<Recovered, Error> {
+    let _lock = lock(files)?;
+    let (numbers, _) = list(files)?;
+    if numbers.is_empty() {
+        return Err(Error::Missing);
+    }
+    let scan = recover::scan(files, identity, &numbers)?;
+    Ok(recover_groups(scan, false)?.recovered)
+}
+
+fn lock(files: &dyn Files) -> Result<Box<dyn Any + Send>, Error> {
+    files.lock().map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Error::Locked { holder: files.lock_holder() },
+        _ => Error::io("lock log directory")(error),
+    })
+}
+
+/// A scan made into what a running log needs.
+struct Opened {
+    recovered: Recovered,
+    groups: HashMap<GroupId, Arc<Mutex<Group>>>,
+    segments: BTreeMap<u64, Arc<Segment>>,
+    metas: Metas,
+    tail: Tail,
+}
+
+fn recover_groups(scan: Scan, created: bool) -> Result<Opened, Error> {
+    let Scan { metas, mut indexes, segments, tail, sealed, records } = scan;
+    let mut recovered =
+        Recovered { created, records, sealed, segments: segments.len() as u64, ..Recovered::default() };
+    recovered.torn = (!tail.zero.is_empty()).then_some((tail.segment, tail.offset));
+    let segments: BTreeMap<u64, Arc<Segment>> =
+        segments.into_iter().map(|segment| (segment.number, segment)).collect();
+    let mut groups = HashMap::new();
+    let mut reader = Reader::default();
+    for (id, meta) in &metas {
+        let index = indexes.remove(id).unwrap_or_default();
+        let last = last_id(&mut reader, &segments, *id, &index)?;
+        let group = Group::new(meta.clone(), index, last);
+        recovered.groups.insert(*id, state_of(&group));
+        groups.insert(*id, Arc::new(Mutex::new(group)));
+    }
+    Ok(Opened { recovered, groups, segments, metas, tail })
+}
+
 fn start(
     files: Arc<dyn Files>,
     options: Options,
@@ -66,51 +110,36 @@ fn start(
     created: bool,
     lock: Box<dyn Any + Send>,
 ) -> Result<(Log, Recovered), Error> {
-    let Scan { metas, mut indexes, segments, tail, sealed, records } = scan;
-    let mut recovered =
-        Recovered { created, records, sealed, segments: segments.len() as u64, ..Recovered::default() };
-    recovered.torn = (!tail.zero.is_empty()).then_some((tail.segment, tail.offset));
-    let by_number: BTreeMap<u64, Arc<Segment>> =
-        segments.iter().map(|segment| (segment.number, segment.clone())).collect();
-    let mut groups = HashMap::new();
-    let mut reader = Reader::default();
-    for (id, meta) in &metas {
-        let index = indexes.remove(id).unwrap_or_default();
-        let last = last_id(&mut reader, &by_number, *id, &index)?;
-        let group = Group::new(meta.clone(), index, last);
-        recovered.groups.insert(*id, state_of(&group));
-        groups.insert(*id, Arc::new(Mutex::new(group)));
-    }
-    let current = by_number.get(&tail.segment).expect("the log ends in a segment that was scanned").clone();
-    let ready = by_number.range(tail.segment + 1..).map(|(_, segment)| segment.clone()).collect();
-    let oldest = *by_number.keys().next().expect("a log has at least one segment");
+    let Opened { recovered, groups, segments, metas, tail } = recover_groups(scan, created)?;
+    let current = segments.get(&tail.segment).expect("the log ends in a segment that was scanned").clone();
+    let ready = segments.range(tail.segment + 1..).map(|(_, segment)| segment.clone()).collect();
+    let oldest = *segments.keys().next().expect("a log has at least one segment");
     let shared = Arc::new(Shared {
         queue: Queue::new(options.queue_bytes_max, options.segment_bytes),
         options,
         identity,
         files,
         groups: RwLock::new(groups),
-        segments: RwLock::new(by_number),
+        segments: RwLock::new(segments),
         keeper: Keeper::new(oldest, tail.segment, ready),
         counters: Counters::default(),
         cache_bytes: AtomicUsize::new(0),
     });
-    let mut writer = Writer::new(shared.clone(), current, &tail, metas, sealed || created);
+    let mut writer = Writer::new(shared.clone(), current, &tail, metas, recovered.sealed || created);
     writer.resume(&tail)?;
-    shared.queue.written(0, writer.remaining());
+    shared.queue.written(0, writer.room());
     for _ in 0..shared.keeper.ready_segments() {
         shared.queue.made_ready();
     }
-    let threads = Threads {
-        writer: Some(spawn(&shared, "log writer", move || writer.run())?),
-        keeper: Some({
-            let keeper = KeeperThread::new(shared.clone());
-            spawn(&shared, "log keeper", move || keeper.run())?
-        }),
-        lock: Some(lock),
-    };
-    let handle = Handle { shared, threads: Mutex::new(threads) };
-    Ok((Log { handle: Arc::new(handle) }, recovered))
+    // Whatever fails from here on, dropping the handle ends what was started.
+    let threads = Threads { lock: Some(lock), ..Threads::default() };
+    let handle = Arc::new(Handle { shared: shared.clone(), threads: Mutex::new(threads) });
+    let keeper = KeeperThread::new(shared.clone());
+    let writer = spawn(&shared, "log writer", move || writer.run())?;
+    handle.threads.lock().writer = Some(writer);
+    let keeper = spawn(&shared, "log keeper", move || keeper.run())?;
+    handle.threads.lock().keeper = Some(keeper);
+    Ok((Log { handle }, recovered))
 }
 
 /// What all clones of a log share.

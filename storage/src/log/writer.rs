@@ -176,7 +176,7 @@ impl Writer {
             self.write(&mut records[start..end], ticket)?;
             ticket += count;
             self.synced_ticket = ticket;
-            self.shared.queue.written(end - start, self.remaining());
+            self.shared.queue.written(end - start, self.room());
             self.place();
             waiting.tell(end, &Ok(()));
             start = end;
@@ -248,8 +248,14 @@ impl Writer {
     }
 
     /// Bytes left for records in this segment.
-    pub(crate) fn remaining(&self) -> u64 {
+    fn remaining(&self) -> u64 {
         (self.segment.bytes - RESERVE).saturating_sub(self.position)
+    }
+
+    /// As `remaining`, counting a head that is still to be written, of which only the bound is known.
+    pub(crate) fn room(&self) -> u64 {
+        let head = if self.position == DATA { self.shared.options.head_bytes_max() as u64 } else { 0 };
+        self.remaining().saturating_sub(head)
     }
 
     fn sync(&self) -> Result<(), Error> {
@@ -321,10 +327,7 @@ impl Writer {
         self.segment = next;
         self.position = DATA;
         self.frees = true;
-        // Before the head is written its size is only bounded.
-        self.shared
-            .queue
-            .rotated(self.remaining().saturating_sub(self.shared.options.head_bytes_max() as u64));
+        self.shared.queue.rotated(self.room());
         Ok(())
     }
 

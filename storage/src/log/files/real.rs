@@ -20,14 +20,23 @@ pub struct Directory {
 impl Directory {
     /// Opens a directory, making it (durably) if it is not there.
     pub fn open(path: &Path) -> io::Result<Directory> {
-        if !path.is_dir() {
-            fs::create_dir_all(path)?;
-            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                fs::File::open(parent)?.sync_all()?;
-            }
-        }
+        create_durably(path)?;
         Ok(Directory { path: path.to_owned(), handle: fs::File::open(path)? })
     }
+}
+
+/// Makes a directory and those above it, each synced into its parent.
+fn create_durably(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    create_durably(parent)?;
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    fs::File::open(parent)?.sync_all()
 }
 
 impl Files for Directory {

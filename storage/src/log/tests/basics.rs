@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use super::super::files::sim::Sim;
-use super::super::{GroupId, GroupInit, Log, Options, Priority, Recovered};
+use super::super::{Error, GroupId, GroupInit, Log, Options, Priority, Recovered};
 use super::model;
 use super::support::*;
 
@@ -32,6 +32,23 @@ fn appended_entries_are_there_after_reopening() {
     assert_eq!(recovered.groups[&G].vote.as_deref(), Some(&b"vote"[..]));
     assert_eq!(log.state(G).unwrap().last, Some(id(99)));
     assert_eq!(log.entries(G, 0..1000).unwrap(), entries(0..100, 50));
+}
+
+#[test]
+fn looking_at_a_log_changes_nothing_and_sees_what_opening_sees() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("not/there/yet");
+    assert!(matches!(Log::inspect(&path, identity()), Err(Error::Missing)));
+    assert!(!path.exists());
+    let (log, _) = open_at(&path);
+    create(&log, G);
+    append(&log, G, 0..3, 10);
+    assert!(matches!(Log::inspect(&path, identity()), Err(Error::Locked { .. })));
+    log.close();
+    let seen = Log::inspect(&path, identity()).unwrap();
+    assert!(seen.sealed && seen.records > 4);
+    assert_eq!(seen.groups[&G].last, Some(id(2)));
+    assert_eq!(open_at(&path).1.groups, seen.groups);
 }
 
 #[test]
