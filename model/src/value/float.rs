@@ -26,53 +26,166 @@ pub(crate) fn canonical_bits(value: f64) -> u64 {
 
 /// Writes a double: fixed notation for exponents from -4 to 14, else `1e+20`.
 pub(crate) fn write_f64(value: f64, out: &mut String) {
-    write(value, value.is_nan(), value.is_infinite(), value < 0.0, 15, out);
+    if let Some(word) = special_word(value) {
+        return out.push_str(word);
+    }
+    let bits = value.to_bits();
+    let (fraction, exponent) = (bits & ((1 << 52) - 1), (bits >> 52 & 0x7ff) as i32);
+    let binary = Binary::new(fraction, exponent, 52, 1_075);
+    write(value < 0.0 || bits >> 63 == 1, &shortest(value.abs(), &binary, |text| text.parse() == Ok(value.abs())), 15, out);
 }
 
 /// Writes a float: fixed notation for exponents from -4 to 5, else `1e+06`.
 pub(crate) fn write_f32(value: f32, out: &mut String) {
-    write(value, value.is_nan(), value.is_infinite(), value < 0.0, 6, out);
+    if let Some(word) = special_word(f64::from(value)) {
+        return out.push_str(word);
+    }
+    let bits = value.to_bits();
+    let (fraction, exponent) = (bits & ((1 << 23) - 1), (bits >> 23 & 0xff) as i32);
+    let binary = Binary::new(u64::from(fraction), exponent, 23, 150);
+    write(bits >> 31 == 1, &shortest(value.abs(), &binary, |text| text.parse() == Ok(value.abs())), 6, out);
 }
 
-fn write<F: LowerExp>(
-    value: F,
-    nan: bool,
-    infinite: bool,
-    negative: bool,
-    digits_max: i32,
-    out: &mut String,
-) {
-    if nan {
-        return out.push_str("NaN");
+fn special_word(value: f64) -> Option<&'static str> {
+    if value.is_nan() {
+        return Some("NaN");
     }
-    if infinite {
-        return out.push_str(if negative { "-Infinity" } else { "Infinity" });
+    value.is_infinite().then_some(if value < 0.0 { "-Infinity" } else { "Infinity" })
+}
+
+/// A float as `mantissa * 2^exponent`, and the smallest mantissa of its binade.
+struct Binary {
+    mantissa: u64,
+    exponent: i32,
+    first_of_binade: bool,
+}
+
+impl Binary {
+    fn new(fraction: u64, biased: i32, width: u32, bias: i32) -> Self {
+        let hidden = 1u64 << width;
+        if biased == 0 {
+            return Binary { mantissa: fraction, exponent: 1 - bias, first_of_binade: false };
+        }
+        let first_of_binade = fraction == 0 && biased > 1;
+        Binary { mantissa: fraction | hidden, exponent: biased - bias, first_of_binade }
     }
-    let mut shortest = String::with_capacity(24);
-    // Writing to a String cannot fail.
-    let _ = write!(shortest, "{value:e}");
-    let (mantissa, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let (sign, mantissa) = match mantissa.strip_prefix('-') {
-        Some(rest) => ("-", rest),
-        None => ("", mantissa),
-    };
-    out.push_str(sign);
-    if !(-4..digits_max).contains(&exponent) {
-        let direction = if exponent < 0 { '-' } else { '+' };
-        let _ = write!(out, "{mantissa}e{direction}{:02}", exponent.abs());
+
+    /// Whether a decimal lies exactly between this float and a neighbour. Readers may round it either way, so
+    /// PostgreSQL does not write it, though it is shortest.
+    fn is_boundary(&self, decimal: &Decimal) -> bool {
+        let Some((odd, power)) = decimal.binary() else { return false };
+        let between = |mantissa: u64, exponent: i32| {
+            let zeros = mantissa.trailing_zeros();
+            u128::from(mantissa >> zeros) == odd && exponent + zeros as i32 == power
+        };
+        let below = if self.first_of_binade {
+            between(self.mantissa * 4 - 1, self.exponent - 2)
+        } else {
+            self.mantissa > 0 && between(self.mantissa * 2 - 1, self.exponent - 1)
+        };
+        below || between(self.mantissa * 2 + 1, self.exponent - 1)
+    }
+
+    fn equals(&self, decimal: &Decimal) -> bool {
+        if self.mantissa == 0 {
+            return true;
+        }
+        let zeros = self.mantissa.trailing_zeros();
+        decimal.binary() == Some((u128::from(self.mantissa >> zeros), self.exponent + zeros as i32))
+    }
+
+    /// Whether the exact value could have so few digits that it ends in a tie.
+    fn may_tie(&self) -> bool {
+        self.exponent + self.mantissa.trailing_zeros() as i32 >= -24
+    }
+}
+
+/// Decimal digits d₁d₂… and the exponent of the first: d₁.d₂… × 10^exponent.
+struct Decimal {
+    digits: String,
+    exponent: i32,
+}
+
+impl Decimal {
+    fn read(text: &str) -> Decimal {
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+        let mut digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
+        while digits.len() > 1 && digits.ends_with('0') {
+            digits.pop();
+        }
+        Decimal { digits, exponent: exponent.parse().unwrap_or(0) }
+    }
+
+    /// The value as an odd number times a power of two; `None` when it is none of at most 128 bits.
+    fn binary(&self) -> Option<(u128, i32)> {
+        let mut number: u128 = self.digits.parse().ok().filter(|number| *number != 0)?;
+        let power = self.exponent + 1 - self.digits.len() as i32;
+        let fives = 5u128.checked_pow(power.unsigned_abs())?;
+        if power >= 0 {
+            number = number.checked_mul(fives)?;
+        } else if number % fives == 0 {
+            number /= fives;
+        } else {
+            return None;
+        }
+        let zeros = number.trailing_zeros();
+        Some((number >> zeros, power + zeros as i32))
+    }
+}
+
+/// The shortest digits that read back to the value and to no neighbour, the closest of them, ties to the even digit.
+fn shortest<F: LowerExp>(value: F, binary: &Binary, reads_back: impl Fn(&str) -> bool) -> Decimal {
+    let decimal = Decimal::read(&format!("{value:e}"));
+    if binary.is_boundary(&decimal) {
+        for digits in decimal.digits.len()..17 {
+            let text = format!("{value:.digits$e}");
+            let longer = Decimal::read(&text);
+            if reads_back(&text) && !binary.is_boundary(&longer) {
+                return longer;
+            }
+        }
+        return decimal;
+    }
+    if !binary.may_tie() || binary.equals(&decimal) {
+        return decimal;
+    }
+    let exact = Decimal::read(&format!("{value:.40e}"));
+    let count = decimal.digits.len();
+    let odd = |digit: u8| digit % 2 == 1;
+    if exact.digits.len() == count + 1 && exact.digits.ends_with('5') && exact.digits[..count] != decimal.digits {
+        // The exact value is halfway and was rounded up; the lower neighbour is meant when its digit is even.
+        let lower = &exact.digits[..count];
+        if lower.bytes().last().is_some_and(|digit| !odd(digit)) && reads_back(&format!("{lower}e{}", exact.exponent + 1 - count as i32)) {
+            return Decimal::read(&format!("{}.{}e{}", &lower[..1], &lower[1..], exact.exponent));
+        }
+    }
+    decimal
+}
+
+fn write(negative: bool, decimal: &Decimal, digits_max: i32, out: &mut String) {
+    if negative {
+        out.push('-');
+    }
+    let Decimal { digits, exponent } = decimal;
+    if !(-4..digits_max).contains(exponent) {
+        let direction = if *exponent < 0 { '-' } else { '+' };
+        out.push_str(&digits[..1]);
+        if digits.len() > 1 {
+            out.push('.');
+            out.push_str(&digits[1..]);
+        }
+        // Writing to a String cannot fail.
+        let _ = write!(out, "e{direction}{:02}", exponent.abs());
         return;
     }
-    let digits: String = mantissa.chars().filter(|digit| *digit != '.').collect();
-    if exponent < 0 {
+    if *exponent < 0 {
         out.push_str("0.");
         (1..-exponent).for_each(|_| out.push('0'));
-        out.push_str(&digits);
-        return;
+        return out.push_str(digits);
     }
-    let whole = exponent as usize + 1;
+    let whole = *exponent as usize + 1;
     if digits.len() <= whole {
-        out.push_str(&digits);
+        out.push_str(digits);
         (digits.len()..whole).for_each(|_| out.push('0'));
     } else {
         out.push_str(&digits[..whole]);

@@ -144,9 +144,8 @@ impl Timestamp {
             days -= 1;
         }
         while days < 0 {
-            // The lengths of months are those of the earlier date's month, or of the later's when signs turn.
-            let month = if negative { a } else { b };
-            days += i64::from(days_in_month(month.year, month.month));
+            // The lengths of months are those of the earlier date's month.
+            days += i64::from(days_in_month(b.year, b.month));
             months -= 1;
         }
         let sign = if negative { -1 } else { 1 };

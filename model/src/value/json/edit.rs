@@ -26,6 +26,13 @@ enum Change<'a> {
     Delete,
 }
 
+impl Change<'_> {
+    /// Whether a missing key or element is made.
+    fn adds(self) -> bool {
+        matches!(self, Change::Put(_, mode) if mode != SetMode::Set)
+    }
+}
+
 fn parameter(message: impl Into<String>) -> ValueError {
     ValueError::parameter(message.into())
 }
@@ -111,7 +118,12 @@ impl Jsonb {
     }
 
     fn change(&self, path: &[&str], change: Change<'_>) -> Result<Jsonb, ValueError> {
-        if path.is_empty() {
+        let empty = match self.root() {
+            Node::Array(array) => array.is_empty(),
+            Node::Object(object) => object.is_empty(),
+            Node::Null | Node::Bool(_) | Node::Number(_) | Node::String(_) => false,
+        };
+        if path.is_empty() || (empty && !change.adds()) {
             return Ok(self.clone());
         }
         change_node(self.as_bytes(), path, 1, change).map(Jsonb::from_vec)
@@ -201,10 +213,6 @@ fn change_array(
     position: usize,
     change: Change<'_>,
 ) -> Result<Vec<u8>, ValueError> {
-    let adds = matches!(change, Change::Put(_, mode) if mode != SetMode::Set);
-    if array.is_empty() && !adds {
-        return Ok(ArrayBuilder::default().into_node());
-    }
     let Some(index) = parse_index(step) else {
         let message = format!("path element at position {position} is not an integer: \"{step}\"");
         return Err(ValueError::new(ValueErrorKind::InvalidText, message));
@@ -213,6 +221,7 @@ fn change_array(
     // Before the first element counts as the first place of all.
     let at = if index >= 0 { index } else { (index + count).max(-1) };
     let mut changed = ArrayBuilder::default();
+    let adds = change.adds();
     if at < 0
         && rest.is_empty()
         && adds
