@@ -14,7 +14,9 @@
 pub mod batch;
 mod bind;
 pub mod context;
+pub mod dml;
 pub mod eval;
+pub mod execute;
 pub mod expr;
 pub mod functions;
 pub mod memory;

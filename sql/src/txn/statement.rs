@@ -136,6 +136,7 @@ pub struct Statement {
     pub lock_timeout: Duration,
     points: Mutex<BTreeMap<PartitionId, ReadPoint>>,
     writes: Mutex<Overlay>,
+    required: Mutex<Vec<Condition>>,
 }
 
 impl Statement {
@@ -148,6 +149,7 @@ impl Statement {
             lock_timeout,
             points: Mutex::default(),
             writes: Mutex::default(),
+            required: Mutex::default(),
         })
     }
 
@@ -276,6 +278,19 @@ impl Statement {
     /// What it wrote, when it has ended.
     pub fn take_writes(&self) -> Overlay {
         std::mem::take(&mut self.writes.lock())
+    }
+
+    /// Adds what must hold for the statement's writes besides the rows they were based on (a parent row exists, no child
+    /// is there). In autocommit its command carries it; an explicit transaction has a lock for it.
+    pub fn require(&self, partition: &PartitionId, condition: Condition) -> Result<()> {
+        self.state.pin(partition)?;
+        self.required.lock().push(condition);
+        Ok(())
+    }
+
+    /// What [`Statement::require`] was given.
+    pub fn take_required(&self) -> Vec<Condition> {
+        std::mem::take(&mut self.required.lock())
     }
 
     /// Refuses to buffer more than a transaction may hold (`54000`).

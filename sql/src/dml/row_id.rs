@@ -1,0 +1,37 @@
+//! Hidden row ids: the keys of tables without a primary key.
+//!
+//! An id is 16 bytes: the gateway's clock in microseconds, a count, and a random number, all big-endian. So rows of one
+//! session lie in the order in which they came, and two gateways do not meet.
+
+use bytes::Bytes;
+
+use crate::context::Context;
+
+/// Makes row ids for one statement.
+#[derive(Debug)]
+pub struct RowIds {
+    micros: u64,
+    salt: u32,
+    count: u32,
+}
+
+impl RowIds {
+    /// Ids from now on.
+    pub fn new(context: &mut Context) -> Self {
+        let micros = context.clock.wall().unix_micros();
+        Self { micros: u64::try_from(micros).unwrap_or(0), salt: (context.random)() as u32, count: 0 }
+    }
+
+    /// The next id.
+    pub fn next(&mut self) -> Bytes {
+        let mut id = Vec::with_capacity(16);
+        id.extend_from_slice(&self.micros.to_be_bytes());
+        id.extend_from_slice(&self.count.to_be_bytes());
+        id.extend_from_slice(&self.salt.to_be_bytes());
+        match self.count.checked_add(1) {
+            Some(next) => self.count = next,
+            None => (self.count, self.micros) = (0, self.micros + 1),
+        }
+        id.into()
+    }
+}

@@ -1,0 +1,393 @@
+//! Scans: rows of a table by range, by index, by keys, of one or many partitions, seen through the transaction's own
+//! writes.
+//!
+//! Invariants:
+//! - All pages of one partition are read at one point, so a scan sees one state of it.
+//! - Rows the transaction has written replace stored ones, removed ones go, new ones come in the order of the access.
+//! - The next page is asked for before this one is decoded.
+
+use std::{collections::VecDeque, ops::Bound};
+
+use bytes::Bytes;
+use model::{
+    Error, Result, Type, Value,
+    id::{IndexId, PartitionId},
+    key,
+    port::{BoxFuture, Reply},
+    read::{self, At, Page, ReadPoint, Stored},
+    row::RowView,
+    schema::{IndexPart, Table},
+};
+
+use super::{
+    Expressions, KeyBytes, Operator, Runtime,
+    range::{key_range, parts_of, partitions, whole_keys},
+};
+use crate::{
+    batch::{Batch, stored::Decoder},
+    plan::{self, Access},
+};
+
+/// Rows of the first page: enough for a LIMIT, little to throw away.
+const FIRST_PAGE_ROWS: usize = 256;
+/// Rows of a full page.
+const PAGE_ROWS: usize = 4_096;
+/// Bytes of a page.
+const PAGE_BYTES: usize = 1 << 20;
+/// Keys of one multi-get.
+const KEYS_PER_GET: usize = 1_024;
+
+/// The operator.
+pub(super) struct Scan {
+    runtime: Runtime,
+    plan: plan::Scan,
+    decoder: Decoder,
+    filter: Option<Expressions>,
+    /// What is still to be read; none before the first batch.
+    work: Option<VecDeque<Work>>,
+    current: Option<Pages>,
+}
+
+/// One piece of a scan.
+enum Work {
+    Range(PartitionId, KeyBytes),
+    Keys(PartitionId, Vec<Bytes>),
+}
+
+/// A range that is being read page by page.
+struct Pages {
+    partition: PartitionId,
+    point: ReadPoint,
+    range: KeyBytes,
+    /// Where the page that is on its way starts (ends, when reverse).
+    edge: Option<Bytes>,
+    coming: Option<Coming>,
+    rows_max: usize,
+    /// For an index: what the transaction has written in the range, in order, not given yet.
+    written: VecDeque<(Bytes, Stored)>,
+}
+
+enum Coming {
+    Here(Result<Page>),
+    Waiting(Reply<Page>),
+}
+
+impl Scan {
+    pub(super) fn new(plan: &plan::Scan, runtime: &Runtime) -> Self {
+        Self {
+            runtime: runtime.clone(),
+            decoder: Decoder::new(&plan.table, &plan.columns),
+            filter: plan.filter.as_ref().map(|filter| Expressions::condition(filter, plan.columns.len())),
+            plan: plan.clone(),
+            work: None,
+            current: None,
+        }
+    }
+
+    fn index(&self) -> Option<IndexId> {
+        match &self.plan.access {
+            Access::Full { index } | Access::Range { index, .. } | Access::Keys { index, .. } => *index,
+        }
+    }
+
+    async fn begin(&mut self) -> Result<VecDeque<Work>> {
+        let table = &self.plan.table;
+        let partitions = partitions(&self.runtime, table, &self.plan.partitions).await?;
+        let parts = parts_of(table, self.index())?;
+        let mut work = VecDeque::new();
+        for partition in partitions {
+            match &self.plan.access {
+                Access::Full { .. } => work.push_back(Work::Range(partition, KeyBytes::all())),
+                Access::Range { range, .. } => {
+                    let range = key_range(&self.runtime, parts, range)?;
+                    if let Some(range) = range.filter(|range| !range.is_empty()) {
+                        work.push_back(Work::Range(partition, range));
+                    }
+                }
+                Access::Keys { index, keys } => self.begin_keys(partition, *index, parts, keys, &mut work)?,
+            }
+        }
+        Ok(work)
+    }
+
+    fn begin_keys(
+        &self,
+        partition: PartitionId,
+        index: Option<IndexId>,
+        parts: &[IndexPart],
+        keys: &plan::Keys,
+        work: &mut VecDeque<Work>,
+    ) -> Result<()> {
+        let mut keys = whole_keys(&self.runtime, parts, keys)?;
+        if self.plan.ordered {
+            keys.sort();
+            if self.plan.reverse {
+                keys.reverse();
+            }
+        }
+        let table = &self.plan.table;
+        let unique = index.is_none_or(|id| table.find_index(id).is_some_and(|index| index.unique));
+        let written = index.is_some() && self.runtime.statement.overlay.touches(table.id);
+        if !unique || written {
+            for key in keys {
+                work.push_back(Work::Range(partition.clone(), KeyBytes::of_prefix(key.to_vec())));
+            }
+            return Ok(());
+        }
+        while !keys.is_empty() {
+            let rest = keys.split_off(keys.len().min(KEYS_PER_GET));
+            work.push_back(Work::Keys(partition.clone(), keys));
+            keys = rest;
+        }
+        Ok(())
+    }
+
+    /// The next stored rows, with their partition; none at the end.
+    async fn next_rows(&mut self) -> Result<Option<(PartitionId, Vec<Stored>)>> {
+        if self.work.is_none() {
+            self.work = Some(self.begin().await?);
+        }
+        loop {
+            self.runtime.pace().await?;
+            if let Some(pages) = &mut self.current {
+                let partition = pages.partition.clone();
+                match pages.next(&self.runtime, &self.plan, index_of(&self.plan.access)).await? {
+                    Some(rows) => return Ok(Some((partition, rows))),
+                    None => self.current = None,
+                }
+            }
+            match self.work.as_mut().and_then(VecDeque::pop_front) {
+                None => return Ok(None),
+                Some(Work::Keys(partition, keys)) => {
+                    let rows = self.get(&partition, keys).await?;
+                    return Ok(Some((partition, rows)));
+                }
+                Some(Work::Range(partition, range)) => {
+                    self.current = Some(Pages::open(&self.runtime, &self.plan, partition, range).await?);
+                }
+            }
+        }
+    }
+
+    async fn get(&mut self, partition: &PartitionId, keys: Vec<Bytes>) -> Result<Vec<Stored>> {
+        let statement = &self.runtime.statement;
+        let table = self.plan.table.id;
+        let point = statement.read_point(partition).await?;
+        let index = self.index();
+        let at = At::Point(point.clone());
+        let answers = statement.dispatch.get_many(partition, table, index, keys.clone(), &at).await?;
+        let mut rows = Vec::with_capacity(keys.len());
+        for (key, answer) in keys.into_iter().zip(answers) {
+            if statement.notes_reads() {
+                let revision = match &answer {
+                    Some(stored) => Some(revision_of(&stored.row)?),
+                    None => None,
+                };
+                match (index, &answer) {
+                    (None, _) => statement.note_row_read(partition, table, key.clone(), revision, point.revision),
+                    (Some(_), _) => statement.note_table_read(partition, table, point.revision),
+                }
+            }
+            let written = if index.is_none() { statement.overlay.get(partition, table, &key) } else { None };
+            match written {
+                Some(Some(row)) => rows.push(Stored { key, row: row.clone() }),
+                Some(None) => {}
+                None => rows.extend(answer),
+            }
+        }
+        Ok(rows)
+    }
+}
+
+fn index_of(access: &Access) -> Option<IndexId> {
+    match access {
+        Access::Full { index } | Access::Range { index, .. } | Access::Keys { index, .. } => *index,
+    }
+}
+
+fn revision_of(row: &[u8]) -> Result<model::id::Revision> {
+    let view = RowView::new(row).map_err(|fault| Error::new(model::Code::DataCorrupted, fault.to_string()))?;
+    Ok(model::id::Revision(view.revision()))
+}
+
+impl Operator for Scan {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Batch>>> {
+        Box::pin(async move {
+            loop {
+                let Some((partition, rows)) = self.next_rows().await? else { return Ok(None) };
+                if rows.is_empty() {
+                    continue;
+                }
+                let mut batch = self.decoder.decode(&partition, &rows)?;
+                if let Some(filter) = &mut self.filter {
+                    batch = filter.filter(&self.runtime, batch).await?;
+                }
+                if !batch.is_empty() {
+                    return Ok(Some(batch));
+                }
+            }
+        })
+    }
+}
+
+impl Pages {
+    async fn open(runtime: &Runtime, plan: &plan::Scan, partition: PartitionId, range: KeyBytes) -> Result<Self> {
+        let statement = &runtime.statement;
+        let point = statement.read_point(&partition).await?;
+        statement.note_table_read(&partition, plan.table.id, point.revision);
+        let index = index_of(&plan.access);
+        let written = match index {
+            Some(index) if statement.overlay.touches(plan.table.id) => {
+                written_in_order(runtime, &plan.table, &partition, index, &range, plan.reverse)?
+            }
+            _ => VecDeque::new(),
+        };
+        let mut pages =
+            Self { partition, point, range, edge: None, coming: None, rows_max: FIRST_PAGE_ROWS, written };
+        pages.ask(runtime, plan, index, None).await;
+        Ok(pages)
+    }
+
+    /// Sends for the page at `edge`, none for the first one.
+    async fn ask(&mut self, runtime: &Runtime, plan: &plan::Scan, index: Option<IndexId>, edge: Option<Bytes>) {
+        let (mut from, mut to) = (self.range.from.clone(), self.range.to.clone());
+        if let Some(edge) = &edge {
+            if plan.reverse { to = Some(edge.clone()) } else { from = edge.clone() }
+        }
+        self.edge = edge;
+        let mut reply = runtime.statement.dispatch.scan(read::Scan {
+            partition: self.partition.clone(),
+            table: plan.table.id,
+            index,
+            from,
+            to,
+            reverse: plan.reverse,
+            rows_max: self.rows_max,
+            bytes_max: PAGE_BYTES,
+            at: At::Point(self.point.clone()),
+        });
+        self.rows_max = (self.rows_max * 4).min(PAGE_ROWS);
+        // One poll sets the work going; its result is looked at when the page is needed.
+        self.coming = Some(match futures::poll!(&mut reply) {
+            std::task::Poll::Ready(page) => Coming::Here(page),
+            std::task::Poll::Pending => Coming::Waiting(reply),
+        });
+    }
+
+    async fn next(&mut self, runtime: &Runtime, plan: &plan::Scan, index: Option<IndexId>) -> Result<Option<Vec<Stored>>> {
+        let page = match self.coming.take() {
+            None => return Ok(None),
+            Some(Coming::Here(page)) => page?,
+            Some(Coming::Waiting(reply)) => reply.await?,
+        };
+        let here = self.edge.take();
+        if let Some(next) = &page.next {
+            self.ask(runtime, plan, index, Some(next.clone())).await;
+        }
+        let overlay = &runtime.statement.overlay;
+        if !overlay.touches(plan.table.id) {
+            return Ok(Some(page.rows));
+        }
+        match index {
+            None => Ok(Some(self.merge_primary(runtime, plan, page, here))),
+            Some(index) => self.merge_index(runtime, plan, page, index).map(Some),
+        }
+    }
+
+    fn merge_primary(&self, runtime: &Runtime, plan: &plan::Scan, page: Page, here: Option<Bytes>) -> Vec<Stored> {
+        let place = (self.partition.clone(), plan.table.id);
+        let (low, high) = if plan.reverse { (page.next.clone(), here) } else { (here, page.next.clone()) };
+        let from = low.unwrap_or_else(|| self.range.from.clone());
+        let to = high.or_else(|| self.range.to.clone());
+        let upper = to.as_ref().map_or(Bound::Unbounded, |to| Bound::Excluded(to.as_ref()));
+        runtime.statement.overlay.merge(&place, page.rows, Bound::Included(&from), upper, plan.reverse)
+    }
+
+    /// Stored rows that were written are left out; written rows come where their index keys stand.
+    fn merge_index(&mut self, runtime: &Runtime, plan: &plan::Scan, page: Page, index: IndexId) -> Result<Vec<Stored>> {
+        let overlay = &runtime.statement.overlay;
+        let table = &plan.table;
+        let parts = parts_of(table, Some(index))?;
+        let mut rows = Vec::with_capacity(page.rows.len());
+        for stored in page.rows {
+            if overlay.get(&self.partition, table.id, &stored.key).is_some() {
+                continue;
+            }
+            if !self.written.is_empty() {
+                let key = index_key(table, parts, &stored)?;
+                while let Some((written, _)) = self.written.front()
+                    && if plan.reverse { *written > key } else { *written < key }
+                {
+                    rows.extend(self.written.pop_front().map(|(_, row)| row));
+                }
+            }
+            rows.push(stored);
+        }
+        if page.next.is_none() {
+            rows.extend(self.written.drain(..).map(|(_, row)| row));
+        }
+        Ok(rows)
+    }
+}
+
+/// The rows that the transaction has written and whose index keys lie in a range, in the order of the index.
+fn written_in_order(
+    runtime: &Runtime,
+    table: &Table,
+    partition: &PartitionId,
+    index: IndexId,
+    range: &KeyBytes,
+    reverse: bool,
+) -> Result<VecDeque<(Bytes, Stored)>> {
+    let parts = parts_of(table, Some(index))?;
+    let predicate = table.find_index(index).and_then(|index| index.predicate);
+    let mut written = Vec::new();
+    for (key, entry) in runtime.statement.overlay.table(partition, table.id).into_iter().flatten() {
+        let Some(row) = &entry.row else { continue };
+        let stored = Stored { key: key.clone(), row: row.clone() };
+        if let Some(predicate) = predicate
+            && column_of(table, &stored.row, predicate)?.as_bool() != Some(true)
+        {
+            continue;
+        }
+        let key = index_key(table, parts, &stored)?;
+        if range.contains(&key) {
+            written.push((key, stored));
+        }
+    }
+    written.sort_by(|a, b| a.0.cmp(&b.0));
+    if reverse {
+        written.reverse();
+    }
+    Ok(written.into())
+}
+
+/// The bytes of a row's index key, followed by the row's own key so that equal ones have an order.
+fn index_key(table: &Table, parts: &[IndexPart], stored: &Stored) -> Result<Bytes> {
+    let mut bytes = Vec::new();
+    for part in parts {
+        let value = column_of(table, &stored.row, part.column)?;
+        key::encode_part(&mut bytes, &value, part.order).map_err(|fault| Error::internal(fault.to_string()))?;
+    }
+    bytes.extend_from_slice(&stored.key);
+    Ok(bytes.into())
+}
+
+/// One column of a stored row.
+pub(crate) fn column_of(table: &Table, row: &[u8], number: model::id::ColumnNumber) -> Result<Value> {
+    let damaged = |fault: model::row::RowError| Error::new(model::Code::DataCorrupted, fault.to_string());
+    let column = table.column(number);
+    let view = RowView::new(row).map_err(damaged)?;
+    let value = view.column(usize::from(number.0) - 1, column.data_type).map_err(damaged)?;
+    Ok(value.unwrap_or_else(|| column.missing.clone().unwrap_or_default()))
+}
+
+/// All columns of a stored row, by number.
+pub(crate) fn whole_row(table: &Table, row: &[u8]) -> Result<Vec<Value>> {
+    table.columns.iter().map(|column| column_of(table, row, column.number)).collect()
+}
+
+/// The types of all columns of a table, by number.
+pub(crate) fn whole_types(table: &Table) -> Vec<Type> {
+    table.column_types()
+}
