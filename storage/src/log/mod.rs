@@ -65,6 +65,31 @@ use shared::{Counters, Shared};
 pub use types::{Callback, Entry, GroupId, GroupInit, GroupState, LogId, Recovered, Stats};
 
 /// A handle to the log; clones are the same log. The last one that is dropped closes it.
+///
+/// ```
+/// use storage::log::{Entry, GroupId, GroupInit, Identity, Log, LogId, Options};
+///
+/// # fn main() -> Result<(), storage::log::Error> {
+/// # let directory = tempfile::tempdir().expect("a directory");
+/// let identity = Identity { cluster: 1, node: 1, incarnation: 0x1db7_93c5 };
+/// let (log, recovered) = Log::open(directory.path(), Options::default(), identity)?;
+/// assert!(recovered.created);
+///
+/// let group = GroupId(1);
+/// log.create_group(group, GroupInit::default(), Box::new(|_| {}))?;
+/// let id = LogId { term: 1, node: 1, index: 0 };
+/// let (durable, wait) = std::sync::mpsc::channel();
+/// log.append(
+///     group,
+///     vec![Entry { id, kind: 0, payload: "hello".into() }],
+///     Box::new(move |result| durable.send(result).expect("somebody waits")),
+/// )?;
+/// wait.recv().expect("every callback runs")?;
+/// assert_eq!(log.synced_index(group)?, Some(0));
+/// log.close();
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Log {
     handle: Arc<Handle>,

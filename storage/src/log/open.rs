@@ -21,9 +21,11 @@ use super::group::Group;
 use super::index::{Index, Slot};
 use super::keeper::{Keeper, KeeperThread};
 use super::meta::Metas;
+#[cfg(any(test, feature = "faults"))]
+use super::options::Plant;
 use super::queue::Queue;
 use super::read::Reader;
-use super::recover::{self, Scan, Tail};
+use super::recover::{self, Belief, Scan, Tail};
 use super::segment::{self, DATA, Header, Name, Segment};
 use super::shared::{Counters, Shared};
 use super::writer::Writer;
@@ -42,7 +44,11 @@ pub(super) fn open(
     if created && options.must_exist {
         return Err(Error::Missing);
     }
-    let scan = if created { None } else { Some(recover::scan(&*files, &identity, &numbers)?) };
+    #[cfg(any(test, feature = "faults"))]
+    let belief = if options.plant == Plant::BelieveAnyTail { Belief::AnyDamage } else { Belief::Torn };
+    #[cfg(not(any(test, feature = "faults")))]
+    let belief = Belief::Torn;
+    let scan = if created { None } else { Some(recover::scan(&*files, &identity, &numbers, belief)?) };
     for name in leftovers {
         files.remove(&name.to_string()).map_err(Error::io("remove leftover segment"))?;
     }
@@ -63,7 +69,7 @@ pub(super) fn inspect(files: &dyn Files, identity: &Identity) -> Result<Recovere
     if numbers.is_empty() {
         return Err(Error::Missing);
     }
-    let scan = recover::scan(files, identity, &numbers)?;
+    let scan = recover::scan(files, identity, &numbers, Belief::Torn)?;
     Ok(recover_groups(scan, false)?.recovered)
 }
 

@@ -93,6 +93,8 @@ pub enum Plant {
     FreeBeforeSync,
     /// A failed sync is tried again.
     RetrySync,
+    /// Whatever is damaged counts as a torn tail.
+    BelieveAnyTail,
 }
 
 impl Default for Options {

@@ -43,7 +43,12 @@ pub(crate) struct Tail {
 }
 
 /// Reads the whole log. `segments` are the numbers found, in order.
-pub(crate) fn scan(files: &dyn Files, identity: &Identity, numbers: &[u64]) -> Result<Scan, Error> {
+pub(crate) fn scan(
+    files: &dyn Files,
+    identity: &Identity,
+    numbers: &[u64],
+    belief: Belief,
+) -> Result<Scan, Error> {
     for pair in numbers.windows(2) {
         if pair[1] != pair[0] + 1 {
             return Err(Error::MissingSegment { segment: pair[0] + 1 });
@@ -57,7 +62,17 @@ pub(crate) fn scan(files: &dyn Files, identity: &Identity, numbers: &[u64]) -> R
         scanner.segment(&header, segments[at].seed, &bytes)?;
     }
     let first = *numbers.first().expect("a log that is scanned has segments");
-    scanner.finish(first, segments)
+    scanner.finish(first, segments, belief)
+}
+
+/// What to take for a torn tail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Belief {
+    /// What cannot have been synced.
+    Torn,
+    /// Anything: a planted bug.
+    #[cfg(any(test, feature = "faults"))]
+    AnyDamage,
 }
 
 fn load(files: &dyn Files, identity: &Identity, number: u64) -> Result<(Header, Segment, Vec<u8>), Error> {
@@ -241,9 +256,9 @@ impl Scanner {
         Ok(())
     }
 
-    fn finish(mut self, first: u64, segments: Vec<Arc<Segment>>) -> Result<Scan, Error> {
+    fn finish(mut self, first: u64, segments: Vec<Arc<Segment>>, belief: Belief) -> Result<Scan, Error> {
         let (stop_segment, stop_offset, torn) = self.stop.expect("every scan stops somewhere");
-        if self.behind > Some(torn) {
+        if self.behind > Some(torn) && belief == Belief::Torn {
             return Err(Error::Corrupt {
                 segment: stop_segment,
                 offset: stop_offset,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::files::sim::{Chance, Fault, Loss, Op, Sim};
-use super::super::{Error, GroupId, GroupInit, Log, Options};
+use super::super::{Error, GroupId, GroupInit, Log, Options, Plant};
 use super::model::{self, Model};
 use super::support::*;
 
@@ -106,6 +106,20 @@ fn a_flipped_bit_anywhere_is_refused_or_without_effect() {
     println!("{refused} refused, {unused} without effect, records by kind {kinds:?}");
     assert!(missing.is_empty(), "no record of kind {missing:?}: {kinds:?}");
     assert!(refused > 10 * unused);
+}
+
+#[test]
+fn the_flip_test_finds_damage_that_is_taken_for_a_torn_tail() {
+    let (sim, state) = every_kind();
+    let mut wrong = 0;
+    for at in (4096..7000).step_by(50) {
+        let image = sim.image(Loss::Nothing, 0);
+        image.edit(&file(1), |bytes| bytes[at] ^= 1);
+        if let Ok((log, _)) = try_open(&image, planted(Plant::BelieveAnyTail)) {
+            wrong += u64::from(model::read(&log) != state);
+        }
+    }
+    assert!(wrong > 10, "{wrong}");
 }
 
 /// Counts records by kind, walking by lengths only.
