@@ -61,6 +61,12 @@ pub enum Error {
         /// Which, and how.
         what: String,
     },
+    /// The log failed.
+    #[error(transparent)]
+    Log(#[from] crate::log::Error),
+    /// The log was closed while it was waited for.
+    #[error("the log is closed")]
+    LogClosed,
     /// Bytes do not decode.
     #[error(transparent)]
     Codec(#[from] codec::Error),
@@ -153,6 +159,11 @@ impl Error {
             | Self::Codec(_)
             | Self::StateLost { .. }
             | Self::LogLost { .. } => Code::DataCorrupted,
+            Self::Log(error) => match error {
+                crate::log::Error::StorageFull { .. } => Code::DiskFull,
+                _ => Code::IoError,
+            },
+            Self::LogClosed => Code::AdminShutdown,
             Self::KeyspaceMissing { .. }
             | Self::OutOfOrder { .. }
             | Self::Quarantined { .. }

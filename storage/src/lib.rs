@@ -7,19 +7,22 @@
 //! 3. [`shard::Shard::apply`] judges and executes a group of entries, one engine batch for all, and answers an
 //!    outcome for each; a crash before the next checkpoint replays them from the log.
 //! 4. [`shard::Snapshot`] reads what was applied, at one moment.
-//! 5. `checkpoint` syncs the [`engine`] and lets the log forget what is in it.
+//! 5. [`checkpoint`] syncs the [`engine`] and lets the log forget what is in it.
 //!
-//! [`catalog`] is the same for the control group; [`directory`] is the folder all of it lies in; [`standalone`] is one shard
+//! [`recovery`] puts engine and log together again at the next start. [`catalog`] is the same for the control group; [`directory`] is the folder all of it lies in; [`standalone`] is one shard
 //! without a log, for tests of what stands above.
 //!
 //! Always true here: no network, no async runtime, no reading of clocks; fjall only in [`engine`].
 
 pub mod catalog;
+pub mod checkpoint;
 pub mod codec;
+pub mod directory;
 pub mod engine;
 pub mod error;
 pub mod keyspace;
 pub mod log;
+pub mod recovery;
 pub mod shard;
 pub mod standalone;
 

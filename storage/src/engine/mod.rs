@@ -19,6 +19,8 @@ mod journal;
 mod lsm;
 mod memory;
 mod snapshot;
+#[cfg(test)]
+mod tests;
 
 use std::{path::Path, sync::Arc};
 

@@ -1,0 +1,335 @@
+//! The engine on disk, the one in memory and a plain map are one and the same; torn journals are cut, and no more.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{Seek as _, SeekFrom, Write as _},
+    ops::Bound,
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::{Batch, Engine, Keyspace, Options, Snapshot, cut_torn_journal};
+use crate::{error::Error, recovery::open_engine};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Commit(Vec<(usize, Vec<u8>, Option<Vec<u8>>)>),
+    Snapshot,
+    Forget,
+    Flush(usize),
+    Persist,
+    Reopen,
+    Replace(usize),
+}
+
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    prop::collection::vec(prop_oneof![Just(0u8), Just(1), Just(0xff)], 1..4)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let value = prop_oneof![
+        4 => prop::collection::vec(any::<u8>(), 0..10),
+        1 => Just(vec![7; 6_000]),
+    ];
+    let write = (0..2usize, key(), prop::option::weighted(0.7, value));
+    prop_oneof![
+        8 => prop::collection::vec(write, 1..8).prop_map(Step::Commit),
+        2 => Just(Step::Snapshot),
+        1 => Just(Step::Forget),
+        1 => (0..2usize).prop_map(Step::Flush),
+        1 => Just(Step::Persist),
+        1 => Just(Step::Reopen),
+        1 => (0..2usize).prop_map(Step::Replace),
+    ]
+}
+
+/// One engine with its two keyspaces and the snapshots that are held on it.
+struct Side {
+    engine: Engine,
+    keyspaces: Vec<Keyspace>,
+    snapshots: Vec<(Snapshot, Vec<Keyspace>)>,
+}
+
+impl Side {
+    fn new(engine: Engine) -> Self {
+        let keyspaces = (0..2).map(|n| engine.keyspace(&format!("k{n}.0")).expect("a keyspace")).collect();
+        Self { engine, keyspaces, snapshots: Vec::new() }
+    }
+
+    fn commit(&self, writes: &[(usize, Vec<u8>, Option<Vec<u8>>)]) {
+        let mut batch = Batch::new();
+        for (at, key, value) in writes {
+            match value {
+                Some(value) => batch.put(&self.keyspaces[*at], key.clone(), value.clone()),
+                None => batch.delete(&self.keyspaces[*at], key.clone()),
+            }
+        }
+        self.engine.commit(batch).expect("written");
+    }
+}
+
+fn all(snapshot: &Snapshot, keyspace: &Keyspace) -> Map {
+    let pairs = snapshot.range(keyspace, Bound::Unbounded, Bound::Unbounded);
+    pairs.map(|pair| pair.expect("read").into_bytes()).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+}
+
+fn check(snapshot: &Snapshot, keyspace: &Keyspace, expected: &Map, probe: &[u8]) {
+    assert_eq!(&all(snapshot, keyspace), expected);
+    assert_eq!(snapshot.get(keyspace, probe).expect("read").as_deref(), expected.get(probe).map(Vec::as_slice));
+    assert_eq!(snapshot.contains(keyspace, probe).expect("read"), expected.contains_key(probe));
+    let after = snapshot.range(keyspace, Bound::Excluded(probe), Bound::Unbounded);
+    let found: Vec<Vec<u8>> = after.rev().map(|pair| pair.expect("read").key().to_vec()).collect();
+    let range = expected.range::<[u8], _>((Bound::Excluded(probe), Bound::Unbounded));
+    let wanted: Vec<Vec<u8>> = range.rev().map(|(key, _)| key.clone()).collect();
+    assert_eq!(found, wanted);
+    let found: Vec<Vec<u8>> =
+        snapshot.prefix(keyspace, probe).map(|pair| pair.expect("read").key().to_vec()).collect();
+    let wanted: Vec<Vec<u8>> = expected.keys().filter(|key| key.starts_with(probe)).cloned().collect();
+    assert_eq!(found, wanted);
+    // From both ends at once.
+    let mut both = snapshot.range(keyspace, Bound::Unbounded, Bound::Unbounded);
+    let mut count = 0;
+    while let Some(pair) = if count % 3 == 0 { both.next_back() } else { both.next() } {
+        pair.expect("read");
+        count += 1;
+    }
+    assert_eq!(count, expected.len());
+}
+
+fn small() -> Options {
+    Options { memtable_bytes_max: 1 << 20, cache_bytes: 1 << 20, ..Options::default() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn disk_memory_and_a_plain_map_agree(steps in prop::collection::vec(step(), 1..40), probe in key()) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut disk = Side::new(Engine::open(folder.path(), &small()).expect("opened"));
+        let mut memory = Side::new(Engine::in_memory());
+        let mut maps = vec![Map::new(), Map::new()];
+        let mut held: Vec<Vec<Map>> = Vec::new();
+        let mut generation = 0;
+        for step in steps {
+            match step {
+                Step::Commit(writes) => {
+                    disk.commit(&writes);
+                    memory.commit(&writes);
+                    for (at, key, value) in writes {
+                        match value {
+                            Some(value) => maps[at].insert(key, value),
+                            None => maps[at].remove(&key),
+                        };
+                    }
+                }
+                Step::Snapshot => {
+                    for side in [&mut disk, &mut memory] {
+                        side.snapshots.push((side.engine.snapshot(), side.keyspaces.clone()));
+                    }
+                    held.push(maps.clone());
+                }
+                Step::Forget if !held.is_empty() => {
+                    disk.snapshots.remove(0);
+                    memory.snapshots.remove(0);
+                    held.remove(0);
+                }
+                Step::Forget => {}
+                Step::Flush(at) => disk.engine.flush(&disk.keyspaces[at]).expect("flushed"),
+                Step::Persist => disk.engine.persist().expect("synced"),
+                Step::Reopen => {
+                    let names: Vec<String> = disk.engine.keyspace_names();
+                    drop(disk);
+                    memory.snapshots.clear();
+                    held.clear();
+                    let engine = Engine::open(folder.path(), &small()).expect("opened again");
+                    prop_assert_eq!(&engine.keyspace_names(), &names);
+                    prop_assert_eq!(&memory.engine.keyspace_names(), &names);
+                    let keyspaces = memory
+                        .keyspaces
+                        .iter()
+                        .map(|keyspace| format!("{keyspace:?}"))
+                        .map(|name| name.trim_start_matches("Keyspace(").trim_end_matches(')').to_owned())
+                        .map(|name| engine.keyspace(&name).expect("it is there"))
+                        .collect();
+                    disk = Side { engine, keyspaces, snapshots: Vec::new() };
+                }
+                Step::Replace(at) => {
+                    generation += 1;
+                    let name = format!("k{at}.{generation}");
+                    for side in [&mut disk, &mut memory] {
+                        let new = side.engine.keyspace(&name).expect("a keyspace");
+                        let old = std::mem::replace(&mut side.keyspaces[at], new);
+                        side.engine.delete_keyspace(old).expect("deleted");
+                    }
+                    maps[at].clear();
+                }
+            }
+        }
+        for side in [&disk, &memory] {
+            let now = side.engine.snapshot();
+            for (keyspace, map) in side.keyspaces.iter().zip(&maps) {
+                check(&now, keyspace, map, &probe);
+            }
+            for ((snapshot, keyspaces), maps) in side.snapshots.iter().zip(&held) {
+                for (keyspace, map) in keyspaces.iter().zip(maps) {
+                    check(snapshot, keyspace, map, &probe);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_load_must_be_in_order_and_is_seen_by_new_snapshots_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for engine in [Engine::in_memory(), Engine::open(folder.path(), &small()).expect("opened")] {
+        let keyspace = engine.keyspace("new").expect("a keyspace");
+        let before = engine.snapshot();
+        let pairs = |keys: &'static [&'static str]| {
+            keys.iter().map(|key| Ok((Bytes::from_static(key.as_bytes()), Bytes::from_static(b"value"))))
+        };
+        let unordered = engine.keyspace("unordered").expect("a keyspace");
+        assert!(matches!(engine.ingest(&unordered, pairs(&["b", "a"])), Err(Error::Image { .. })));
+        assert_eq!(engine.ingest(&keyspace, pairs(&["a", "b", "c"])).expect("loaded"), 3);
+        assert_eq!(all(&engine.snapshot(), &keyspace).len(), 3);
+        assert_eq!(all(&before, &keyspace).len(), 0);
+    }
+}
+
+#[test]
+fn large_values_come_back_after_a_flush_and_a_reopening() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let value: Vec<u8> = (0..100_000u32).map(|n| (n * 7) as u8).collect();
+    {
+        let engine = Engine::open(folder.path(), &small()).expect("opened");
+        let keyspace = engine.keyspace("large").expect("a keyspace");
+        let mut batch = Batch::new();
+        batch.put(&keyspace, "large", value.clone());
+        batch.put(&keyspace, "small", "s");
+        engine.commit(batch).expect("written");
+        engine.flush(&keyspace).expect("flushed");
+    }
+    let engine = Engine::open(folder.path(), &small()).expect("opened");
+    let keyspace = engine.keyspace("large").expect("a keyspace");
+    let snapshot = engine.snapshot();
+    assert_eq!(snapshot.get(&keyspace, b"large").expect("read").as_deref(), Some(value.as_slice()));
+    assert_eq!(snapshot.get(&keyspace, b"small").expect("read").as_deref(), Some(b"s".as_slice()));
+}
+
+/// Ten batches of one key each, with a large value in the seventh; the directory is copied while it is open, as a power
+/// cut leaves it.
+fn cut_power(folder: &Path) -> (PathBuf, PathBuf) {
+    let (state, copy) = (folder.join("state"), folder.join("copy"));
+    let engine = Engine::open(&state, &small()).expect("opened");
+    let keyspace = engine.keyspace("s0001.0").expect("a keyspace");
+    for n in 0..10u8 {
+        let mut batch = Batch::new();
+        let size = if n == 6 { 32_768 } else { 100 };
+        batch.put(&keyspace, vec![n], vec![0xa0 | n; size]);
+        engine.commit(batch).expect("written");
+    }
+    copy_folder(&state, &copy);
+    let journal = fs::read_dir(&copy)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "jnl"))
+        .expect("a journal");
+    (copy, journal)
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("created");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("copied");
+        }
+    }
+}
+
+fn overwrite(file: &Path, at: u64, bytes: &[u8]) {
+    let mut file = fs::OpenOptions::new().write(true).open(file).expect("a file");
+    file.seek(SeekFrom::Start(at)).expect("a place");
+    file.write_all(bytes).expect("written");
+}
+
+fn survivors(directory: &Path, kept: &Path) -> (Vec<u8>, bool) {
+    let (engine, cut) = open_engine(directory, kept, &small()).expect("opened");
+    let keyspace = engine.keyspace("s0001.0").expect("a keyspace");
+    let found = all(&engine.snapshot(), &keyspace);
+    for (key, value) in &found {
+        assert!(value.iter().all(|byte| *byte == 0xa0 | key[0]), "a value is whole");
+    }
+    (found.keys().map(|key| key[0]).collect(), cut.is_some())
+}
+
+/// Where the large value lies in the journal.
+fn find_large(journal: &Path) -> u64 {
+    let bytes = fs::read(journal).expect("a journal");
+    let at = bytes.windows(64).position(|window| window.iter().all(|byte| *byte == 0xa6));
+    at.expect("the large value is there") as u64
+}
+
+#[test]
+fn a_page_lost_inside_a_value_is_cut_away_with_what_follows() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (copy, journal) = cut_power(folder.path());
+    let large = find_large(&journal);
+    overwrite(&journal, large + 8_192, &[0; 4_096]);
+    let before = fs::read(&journal).expect("a journal");
+    // The engine by itself refuses.
+    assert!(matches!(Engine::open(&copy, &small()), Err(Error::EngineDamaged { .. })));
+    let kept = folder.path().join("kept");
+    assert_eq!(survivors(&copy, &kept), (vec![0, 1, 2, 3, 4, 5], true));
+    let copies: Vec<_> = fs::read_dir(&kept).expect("a folder").collect();
+    assert_eq!(copies.len(), 1);
+    let copy_path = copies[0].as_ref().expect("an entry").path();
+    assert_eq!(fs::read(copy_path).expect("a copy"), before, "kept as it was");
+    // Opened again, there is nothing left to cut.
+    assert_eq!(survivors(&copy, &kept), (vec![0, 1, 2, 3, 4, 5], false));
+}
+
+#[test]
+fn a_journal_cut_at_any_place_keeps_its_whole_batches() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (copy, journal) = cut_power(folder.path());
+    let used = fs::read(&journal).expect("a journal").iter().rposition(|byte| *byte != 0).expect("batches") as u64;
+    for (n, at) in [1, 7, 40, 100, 150, 300, 600, 900, used - 20_000, used - 300, used].into_iter().enumerate() {
+        let torn = folder.path().join(format!("torn{n}"));
+        copy_folder(&copy, &torn);
+        let name = torn.join(journal.file_name().expect("a name"));
+        fs::OpenOptions::new().write(true).open(&name).expect("a file").set_len(at).expect("cut");
+        let (keys, _) = survivors(&torn, &folder.path().join("kept"));
+        let expected: Vec<u8> = (0..keys.len() as u8).collect();
+        assert_eq!(keys, expected, "cut at {at}: a prefix survives");
+        assert!(keys.len() < 10);
+    }
+    assert_eq!(survivors(&copy, &folder.path().join("kept")), ((0..10).collect(), false));
+}
+
+#[test]
+fn the_doctor_leaves_a_sound_journal_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (copy, journal) = cut_power(folder.path());
+    let before = fs::read(&journal).expect("a journal");
+    assert_eq!(cut_torn_journal(&copy, &folder.path().join("kept")).expect("read"), None);
+    assert_eq!(fs::read(&journal).expect("a journal"), before);
+    assert!(!folder.path().join("kept").exists());
+    assert_eq!(cut_torn_journal(&folder.path().join("state").join("keyspaces"), folder.path()).expect("read"), None);
+}
+
+#[test]
+fn a_second_engine_on_a_directory_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let _first = Engine::open(folder.path(), &small()).expect("opened");
+    assert!(matches!(Engine::open(folder.path(), &small()), Err(Error::Held { .. })));
+}
