@@ -8,7 +8,7 @@
 //! Not here: what is asked of it.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -62,11 +62,11 @@ pub struct Keystead {
 impl Keystead {
     /// Starts in a new directory.
     pub fn start() -> io::Result<Keystead> {
-        Keystead::start_with(&[])
+        Keystead::start_with(&[], &[])
     }
 
-    /// Starts in a new directory with more arguments for `serve`.
-    pub fn start_with(arguments: &[&str]) -> io::Result<Keystead> {
+    /// Starts in a new directory with more arguments for `serve` and more environment.
+    pub fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> io::Result<Keystead> {
         let temporary = tempfile::Builder::new().prefix("keystead-test-").tempdir()?;
         let data = temporary.path().join("data");
         let mut server = Keystead {
@@ -74,7 +74,7 @@ impl Keystead {
             _temporary: Some(temporary),
             data,
             arguments: arguments.iter().map(|a| (*a).to_owned()).collect(),
-            environment: Vec::new(),
+            environment: environment.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
             running: None,
         };
         server.restart()?;
@@ -92,7 +92,7 @@ impl Keystead {
         assert!(self.running.is_none(), "stop or kill the server before starting it again");
         let begun = Instant::now();
         let log = File::options().create(true).append(true).open(&self.log)?;
-        let mut command = Command::new(binary()?);
+        let mut command = clean_command()?;
         command.arg("serve").arg("--data").arg(&self.data);
         for door in ["--sql", "--http", "--grpc", "--peer"] {
             command.args([door, "127.0.0.1:0"]);
@@ -177,6 +177,26 @@ impl Keystead {
         &self.running.as_ref().expect("a server is running").1
     }
 
+    /// Asks the HTTP door for a path; returns status and body.
+    pub fn http_get(&self, path: &str) -> io::Result<(u16, String)> {
+        let mut stream = std::net::TcpStream::connect(&self.ready().http)?;
+        stream.set_read_timeout(Some(READY_TIMEOUT))?;
+        stream.write_all(
+            format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.ready().http)
+                .as_bytes(),
+        )?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        Ok((status.ok_or_else(|| io::Error::other(format!("no status in {answer:?}")))?, body.to_owned()))
+    }
+
+    /// Resident memory of the process in bytes.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        resident_bytes(self.pid())
+    }
+
     /// Process id.
     pub fn pid(&self) -> u32 {
         self.running.as_ref().expect("a server is running").0.id()
@@ -217,10 +237,52 @@ impl Drop for Keystead {
     }
 }
 
+/// The binary without the variables of the tests: the server takes `KEYSTEAD_…` for settings.
+fn clean_command() -> io::Result<Command> {
+    let mut command = Command::new(binary()?);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("KEYSTEAD_") {
+            command.env_remove(name);
+        }
+    }
+    Ok(command)
+}
+
+/// Runs the binary to its end: for starts that must be refused and commands that only ask.
+pub fn run(arguments: &[&str]) -> io::Result<std::process::Output> {
+    let mut process = clean_command()?
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let deadline = Instant::now() + READY_TIMEOUT;
+    while process.try_wait()?.is_none() {
+        if Instant::now() > deadline {
+            process.kill()?;
+            let output = process.wait_with_output()?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            return Err(io::Error::other(format!(
+                "keystead {arguments:?} was still running after 30 s:\n{said}"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    process.wait_with_output()
+}
+
 /// Sends a signal by name, through the `kill` program: this crate has no unsafe code.
 pub fn signal(pid: u32, name: &str) -> io::Result<()> {
     let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill -{name} {pid} failed"))) }
+}
+
+/// Resident memory of a process in bytes.
+pub fn resident_bytes(pid: u32) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|rest| rest.split_whitespace().next()).and_then(|n| n.parse::<u64>().ok());
+    number.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("no VmRSS"))
 }
 
 /// The binary under test: `KEYSTEAD_BIN`, else what was built last beside this test.

@@ -21,7 +21,7 @@ pub const EDGES: &[(&str, &[&str])] = &[
 ];
 
 /// Edges that only tests of a crate may have.
-pub const EDGES_FOR_TESTS: &[(&str, &[&str])] = &[("sql", &["storage"]), ("cluster", &["sql"])];
+pub const EDGES_FOR_TESTS: &[(&str, &[&str])] = &[("sql", &["storage"])];
 
 /// A large library and the places that may name it: a folder (`storage/src/engine/`) or a file without ending.
 pub const HOMES: &[(&str, &[&str])] = &[
@@ -33,7 +33,7 @@ pub const HOMES: &[(&str, &[&str])] = &[
     ("rmcp", &["mcp/src"]),
     ("tonic", &["sdk", "server/src/grpc", "cluster/src/peer"]),
     ("prost", &["sdk", "server/src/grpc", "cluster/src/peer"]),
-    ("axum", &["server/src/http", "server/src/console"]),
+    ("axum", &["server/src/http", "server/src/mcp", "server/src/console"]),
     ("tracing_subscriber", &["server/src/telemetry"]),
     ("rustyline", &["server/src/cli"]),
     ("indicatif", &["server/src/cli"]),

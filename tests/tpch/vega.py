@@ -1,7 +1,10 @@
 """Real data nobody here made: the CSV and JSON files of vega-datasets, loaded by COPY, asked 80 questions on both servers."""
 
 import json
+import os
 import pathlib
+import subprocess
+import tempfile
 
 import vega_datasets
 
@@ -131,6 +134,42 @@ def chunks(path):
             yield chunk
 
 
+def imports(both):
+    """The same files through `keystead import`; without a server of ours there is nothing to import into."""
+    binary = os.environ.get("KEYSTEAD_BIN")
+    if not binary:
+        return
+    both.execute('CREATE TABLE imported_iris ("sepalLength" float8, "sepalWidth" float8, "petalLength" float8, "petalWidth" float8, species text)')
+    jobs = [("imported_iris", "iris.jsonl")]
+    both.theirs.execute(
+        "INSERT INTO imported_iris SELECT (doc->>'sepalLength')::float8, (doc->>'sepalWidth')::float8, "
+        "(doc->>'petalLength')::float8, (doc->>'petalWidth')::float8, doc->>'species' FROM iris"
+    )
+    for table, columns in CSV.items():
+        both.execute(f"CREATE TABLE imported_{table} ({columns})")
+        both.theirs.execute(f"INSERT INTO imported_{table} SELECT * FROM {table}")
+        jobs.append((f"imported_{table}", f"{FILES[table]}.csv"))
+    with tempfile.TemporaryDirectory(prefix="keystead-vega-") as work:
+        for table, name in jobs:
+            path = pathlib.Path(work) / name
+            if name.endswith(".jsonl"):
+                rows = json.loads((place / "iris.json").read_text())
+                path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            else:
+                # The header's names are the file's; ours are in the same order.
+                text = (place / name).read_text()
+                path.write_text(text.split("\n", 1)[1])
+            options = [] if name.endswith(".jsonl") else ["--no-header"]
+            command = [binary, "import", "--data", os.environ["KEYSTEAD_DATA"], *options, table, str(path)]
+            environment = {k: v for k, v in os.environ.items() if not k.startswith("KEYSTEAD_")}
+            answer = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+            if answer.returncode != 0:
+                print(f"import {table}: exit {answer.returncode}: {answer.stderr[-500:]}")
+                both.different += 1
+                continue
+            both.compare(f"import of {name}", f"SELECT * FROM {table}")
+
+
 def main():
     both = Both()
     for table, columns in CSV.items():
@@ -149,6 +188,7 @@ def main():
     queries = [line for line in QUERIES.splitlines() if line.strip()]
     for sql in queries:
         both.compare(sql, sql)
+    imports(both)
     # The same questions with indexes on what they ask for.
     both.execute("CREATE INDEX ON airports (state, city)")
     both.execute("CREATE INDEX ON airports (lower(name))")

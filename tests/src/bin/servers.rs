@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     command.env("ORACLE_PID", oracle.pid().to_string()).env("ORACLE_DIR", oracle.directory());
     if let Some(server) = &server {
         command.env("KEYSTEAD_PID", server.pid().to_string()).env("KEYSTEAD_DATA", server.data());
+        command.env("KEYSTEAD_BIN", tests::keystead::binary().expect("it was just started"));
     }
     let status = command.status().expect("the command starts");
     if !status.success()

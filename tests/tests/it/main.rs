@@ -1,6 +1,11 @@
 //! One binary of end-to-end tests: the code checks itself, then the server is asked from outside.
 
 mod crash;
+mod guarantees;
+mod life;
+mod limits;
 mod subject;
 mod tidy;
+mod tour;
+mod transactions;
 mod wire;
