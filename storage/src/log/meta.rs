@@ -10,6 +10,7 @@
 use bytes::Bytes;
 
 use super::record::{self, Body, get_id, get_u32, get_u64, put_id, put_u64};
+use super::types::INDEX_MAX;
 use super::{GroupId, LogId};
 
 /// A group's state besides its entries.
@@ -73,6 +74,9 @@ impl Meta {
         let (vote, rest) = rest.split_at_checked(get_u32(fixed, 4) as usize)?;
         let (snapshot, membership) = rest.split_at_checked(get_u32(fixed, 8) as usize)?;
         if membership.len() != get_u32(fixed, 12) as usize {
+            return None;
+        }
+        if [16, 24, 32, 56, 80].iter().any(|at| get_u64(fixed, *at) > INDEX_MAX + 1) {
             return None;
         }
         let has = |bit: u32| flags & bit != 0;

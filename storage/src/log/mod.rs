@@ -62,6 +62,7 @@ use queue::{Push, Use};
 use read::Reader;
 use record::{Body, ENTRY_HEADER, size_of_record};
 use shared::{Counters, Shared};
+use types::INDEX_MAX;
 pub use types::{Callback, Entry, GroupId, GroupInit, GroupState, LogId, Recovered, Stats};
 
 /// A handle to the log; clones are the same log. The last one that is dropped closes it.
@@ -128,6 +129,7 @@ impl Log {
         let shared = self.shared();
         let mut meta = Meta { vote: init.vote, membership: init.membership, ..Meta::default() };
         if let Some(last) = init.last {
+            check_index(group, last.index)?;
             meta.purge(last);
         }
         self.check_vote(meta.vote.as_deref().unwrap_or_default())?;
@@ -203,6 +205,9 @@ impl Log {
                 return Err(Error::NotContiguous { group, expected, found: first.id.index });
             }
         }
+        if let Some(last) = entries.last() {
+            check_index(group, last.id.index)?;
+        }
         for pair in entries.windows(2) {
             let expected = pair[0].id.index + 1;
             if pair[1].id.index != expected {
@@ -248,7 +253,7 @@ impl Log {
         callback: Callback,
     ) -> Result<(), Error> {
         self.change(group, |state, push| {
-            let from = keep.map_or(state.meta.floor, |keep| keep.index + 1);
+            let from = keep.map_or(state.meta.floor, |keep| keep.index.saturating_add(1));
             if from < state.meta.floor {
                 return Err(Error::OutOfRange { group, index: from });
             }
@@ -264,6 +269,7 @@ impl Log {
 
     /// Removes the entries up to and including `upto`. Their state must be durable elsewhere.
     pub fn purge_upto(&self, group: GroupId, upto: LogId, callback: Callback) -> Result<(), Error> {
+        check_index(group, upto.index)?;
         self.change(group, |state, push| {
             if state.meta.is_purged_by(upto) {
                 push.record(group, &Body::Purge { upto });
@@ -315,6 +321,7 @@ impl Log {
         data: Bytes,
         callback: Callback,
     ) -> Result<(), Error> {
+        check_index(group, upto.index)?;
         self.check_head(group, data.len())?;
         self.change(group, |state, push| {
             if upto.index + 1 < state.meta.floor {
@@ -516,6 +523,10 @@ impl fmt::Debug for Log {
 fn live<'a>(lock: &'a Mutex<Group>, group: GroupId) -> Result<MutexGuard<'a, Group>, Error> {
     let state = lock.lock();
     if state.dropped { Err(Error::NoGroup(group)) } else { Ok(state) }
+}
+
+fn check_index(group: GroupId, index: u64) -> Result<(), Error> {
+    if index > INDEX_MAX { Err(Error::OutOfRange { group, index }) } else { Ok(()) }
 }
 
 fn check_size(bytes: usize, bytes_max: usize) -> Result<(), Error> {

@@ -11,6 +11,7 @@
 use bytes::Bytes;
 
 use super::meta::Meta;
+use super::types::INDEX_MAX;
 use super::{GroupId, LogId};
 
 /// Bytes before a record's body.
@@ -270,7 +271,7 @@ pub(crate) fn decode(kind: Kind, body: &[u8]) -> Option<Body<'_>> {
             Body::Rewrite { id, kind, payload }
         }
         Kind::Vote => Body::Vote(body),
-        Kind::Truncate => Body::Truncate { from: only_u64(body)? },
+        Kind::Truncate => Body::Truncate { from: only_index(body)? },
         Kind::Purge => Body::Purge { upto: only_id(body)? },
         Kind::Committed => Body::Committed { upto: only_id(body)? },
         Kind::Checkpoint => {
@@ -292,7 +293,7 @@ pub(crate) fn decode(kind: Kind, body: &[u8]) -> Option<Body<'_>> {
         Kind::Seal => Body::Seal,
         Kind::SegmentStart => Body::SegmentStart { groups: u32::try_from(only_u64(body)?).ok()? },
         Kind::GroupState => Body::GroupState(Meta::decode(body)?),
-        Kind::Begin => Body::Begin { index: only_u64(body)? },
+        Kind::Begin => Body::Begin { index: only_index(body)? },
         Kind::Resume => {
             if body.len() != 16 {
                 return None;
@@ -305,7 +306,7 @@ pub(crate) fn decode(kind: Kind, body: &[u8]) -> Option<Body<'_>> {
 /// The id, payload kind and payload in the body of `Append` and `Rewrite`.
 pub(crate) fn entry(body: &[u8]) -> Option<(LogId, u8, &[u8])> {
     let (header, payload) = body.split_at_checked(ENTRY_HEADER)?;
-    Some((get_id(header, 0), header[24], payload))
+    Some((only_id(&header[..24])?, header[24], payload))
 }
 
 fn put_entry(out: &mut Vec<u8>, id: LogId, kind: u8, payload: &[u8]) {
@@ -347,8 +348,12 @@ fn only_u64(body: &[u8]) -> Option<u64> {
     (body.len() == 8).then(|| get_u64(body, 0))
 }
 
+fn only_index(body: &[u8]) -> Option<u64> {
+    only_u64(body).filter(|index| *index <= INDEX_MAX + 1)
+}
+
 fn only_id(body: &[u8]) -> Option<LogId> {
-    (body.len() == 24).then(|| get_id(body, 0))
+    (body.len() == 24).then(|| get_id(body, 0)).filter(|id| id.index <= INDEX_MAX)
 }
 
 /// A cheap owned copy of a slice.

@@ -28,6 +28,9 @@ pub struct LogId {
     pub index: u64,
 }
 
+/// The highest index: far more than will ever be written, and safe to add to.
+pub(crate) const INDEX_MAX: u64 = u64::MAX >> 1;
+
 /// One entry of a group's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {

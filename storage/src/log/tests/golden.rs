@@ -93,3 +93,29 @@ fn a_body_that_is_cut_anywhere_is_not_read_as_another() {
     assert_eq!(record::decode(Kind::Checkpoint, &[0; 17]), None);
     assert_eq!(record::decode(Kind::SnapshotInstalled, &[0; 23]), None);
 }
+
+#[test]
+fn made_up_bodies_and_headers_never_panic() {
+    use super::super::files::sim::Chance;
+    let mut chance = Chance(1);
+    let (mut read, mut refused) = (0, 0);
+    for round in 0..20_000 {
+        let kind = Kind::find(1 + (round % 15) as u8).unwrap();
+        let length = chance.below(200) as usize;
+        // Small numbers are what lengths and flags are made of.
+        let small = chance.below(2) == 0;
+        let body: Vec<u8> =
+            (0..length).map(|_| chance.next_u64() as u8 & if small { 3 } else { 255 }).collect();
+        match record::decode(kind, &body) {
+            None => refused += 1,
+            Some(found) => {
+                read += 1;
+                let mut again = Vec::new();
+                record::encode(GroupId(1), &found, &mut again);
+                assert_eq!(record::decode(kind, record::body_of(&again)), Some(found));
+            }
+        }
+        assert!(Header::decode(&body, 1, &identity()).is_err());
+    }
+    assert!(read > 1000 && refused > 1000, "{read} read, {refused} refused");
+}

@@ -2,6 +2,7 @@
 //! there was asked for, in the order in which it was asked for.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,13 +26,16 @@ struct Worker {
     model: Model,
     acknowledged: Arc<AtomicUsize>,
     term: u64,
+    /// Its own groups: no other worker touches them.
+    groups: Range<u32>,
 }
 
 impl Worker {
-    fn new(log: Log, seed: u64, start: Model, term: u64) -> Worker {
+    fn new(log: Log, seed: u64, all: &Model, term: u64, groups: Range<u32>) -> Worker {
+        let start = own(all, &groups);
         let model = start.clone();
         let acknowledged = Arc::new(AtomicUsize::new(0));
-        Worker { log, chance: Chance(seed), start, steps: Vec::new(), model, acknowledged, term }
+        Worker { log, chance: Chance(seed), start, steps: Vec::new(), model, acknowledged, term, groups }
     }
 
     fn bytes(&mut self, max: u64) -> Bytes {
@@ -56,7 +60,8 @@ impl Worker {
 
     /// One random call. What it asks for counts as asked even if it is refused: the power may be off already.
     fn step(&mut self) -> Result<(), Error> {
-        let group = GroupId(self.chance.below(u64::from(GROUPS)) as u32);
+        let count = u64::from(self.groups.end - self.groups.start);
+        let group = GroupId(self.groups.start + self.chance.below(count) as u32);
         let Some(state) = self.model.get(&group).cloned() else {
             let last = (self.chance.below(2) == 0).then(|| LogId {
                 term: self.term,
@@ -161,8 +166,18 @@ impl Worker {
         }
     }
 
+    /// Works until the power is off, or tired.
+    fn work(&mut self, sim: &Sim, calls_max: usize) {
+        for _ in 0..calls_max {
+            if sim.is_off() || self.step().is_err() {
+                break;
+            }
+        }
+    }
+
     /// Whether a state may be what a crash left.
     fn allows(&self, found: &Model) -> bool {
+        let found = &own(found, &self.groups);
         let acknowledged = self.acknowledged.load(Ordering::SeqCst);
         let mut state = self.start.clone();
         for (at, step) in self.steps.iter().enumerate() {
@@ -173,6 +188,13 @@ impl Worker {
         }
         state == *found
     }
+}
+
+fn own(model: &Model, groups: &Range<u32>) -> Model {
+    model
+        .range(GroupId(groups.start)..GroupId(groups.end))
+        .map(|(group, state)| (*group, state.clone()))
+        .collect()
 }
 
 /// `KEYSTEAD_LOG_SEEDS` asks for more than the usual number of seeds.
@@ -197,7 +219,12 @@ fn lives(options: &Options, seed: u64, lives: u64, seen: &mut Seen) -> Result<()
         if found != state {
             return Err(format!("life {life}: read {found:?} the second time, not {state:?}"));
         }
-        let mut worker = Worker::new(log.clone(), chance.next_u64(), state, life * 1000 + 1);
+        // One worker for all groups, or one for each.
+        let width = if chance.below(2) == 0 { GROUPS } else { 1 };
+        let shares = (0..GROUPS).step_by(width as usize).map(|first| first..first + width);
+        let mut workers: Vec<_> = shares
+            .map(|groups| Worker::new(log.clone(), chance.next_u64(), &state, life * 1000 + 1, groups))
+            .collect();
         let fault = if chance.below(2) == 0 { Fault::PowerCutBefore } else { Fault::PowerCutAfter };
         let op = match chance.below(4) {
             0 => Some(Op::Sync),
@@ -205,13 +232,13 @@ fn lives(options: &Options, seed: u64, lives: u64, seen: &mut Seen) -> Result<()
             _ => None,
         };
         sim.plan(op, 1 + chance.below(150), fault);
-        let mut calls = 0;
-        while !sim.is_off() && calls < 600 {
-            calls += 1;
-            if worker.step().is_err() {
-                break;
+        std::thread::scope(|scope| {
+            let calls_max = 600 / workers.len();
+            for worker in &mut workers {
+                let sim = &sim;
+                scope.spawn(move || worker.work(sim, calls_max));
             }
-        }
+        });
         if !sim.is_off() && chance.below(3) > 0 {
             sim.cut_power();
         }
@@ -224,23 +251,25 @@ fn lives(options: &Options, seed: u64, lives: u64, seen: &mut Seen) -> Result<()
         log.close();
         let stats = log.stats();
         seen.lives += 1;
-        seen.acknowledged += worker.acknowledged.load(Ordering::SeqCst);
-        seen.unacknowledged += worker.steps.len() - worker.acknowledged.load(Ordering::SeqCst);
+        for worker in &workers {
+            let acknowledged = worker.acknowledged.load(Ordering::SeqCst);
+            seen.acknowledged += acknowledged;
+            seen.unacknowledged += worker.steps.len() - acknowledged;
+        }
         seen.recycled += stats.recycled;
         seen.rewritten += stats.rewritten;
         let image = sim.image(loss, chance.next_u64());
-        let before = image.contents();
         let opened = try_open(&image, options.clone());
         let (log, recovered) = opened.map_err(|error| format!("life {life}, {loss:?}: {error}"))?;
         seen.torn += u64::from(recovered.torn.is_some());
         let found = model::read(&log);
-        if !worker.allows(&found) {
+        if let Some(worker) = workers.iter().find(|worker| !worker.allows(&found)) {
             let acknowledged = worker.acknowledged.load(Ordering::SeqCst);
             return Err(format!(
-                "life {life}, {loss:?}: of {} steps {acknowledged} were acknowledged, and what was found is none of \
-                 the states from there on ({} files)",
+                "life {life}, {loss:?}, groups {:?}: of {} steps {acknowledged} were acknowledged, and what was found is \
+                 none of the states from there on",
+                worker.groups,
                 worker.steps.len(),
-                before.len()
             ));
         }
         log.close();

@@ -183,6 +183,11 @@ fn what_does_not_fit_the_log_is_refused_and_changes_nothing() {
     assert!(matches!(no(log.checkpoint(&[(H, 1)].into(), answer().0)), Error::NoGroup(H)));
     let huge = GroupInit { membership: Bytes::from(vec![0; 4000]), ..GroupInit::default() };
     assert!(matches!(no(log.create_group(H, huge, answer().0)), Error::TooManyGroups));
+    let far = LogId { index: u64::MAX, ..id(0) };
+    assert!(matches!(no(log.purge_upto(G, far, answer().0)), Error::OutOfRange { .. }));
+    assert!(matches!(no(log.snapshot_installed(G, far, Bytes::new(), answer().0)), Error::OutOfRange { .. }));
+    let init = GroupInit { last: Some(far), ..GroupInit::default() };
+    assert!(matches!(no(log.create_group(H, init, answer().0)), Error::OutOfRange { .. }));
     assert_eq!(super::model::read(&log), before);
     durable(|callback| log.purge_upto(G, id(4), callback));
     assert!(matches!(no(log.truncate_after(G, Some(id(1)), answer().0)), Error::OutOfRange { index: 2, .. }));
@@ -194,7 +199,6 @@ fn what_does_not_fit_the_log_is_refused_and_changes_nothing() {
     assert!(matches!(no(log.append(G, entries(10..11, 1), answer().0)), Error::Closed));
     assert!(matches!(no(log.drop_group(GroupId(77), answer().0)), Error::NoGroup(_)));
     assert_eq!(log.entries(G, 5..99).unwrap(), entries(5..10, 10), "a closed log can still be read");
-    let _ = LogId::default();
 }
 
 #[test]
