@@ -11,7 +11,6 @@
 
 mod background;
 mod close;
-mod home;
 mod open;
 mod stats;
 #[cfg(test)]

@@ -5,21 +5,22 @@
 //!   only behind what is noted.
 //! - A failed pass is tried at the next tick; none of it is kept in memory.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use model::id::LogIndex;
 use storage::{
     catalog::CONTROL,
+    checkpoint::{self, Bounds, Part},
     engine::Engine,
     log::{GroupId, Log},
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use crate::{
     Error, Result,
     owner::Owner,
-    raft::{Consensus, Control, Timer},
+    raft::{Control, Timer},
 };
 
 /// How often the size of the log is looked at between checkpoints.
@@ -52,8 +53,7 @@ pub(super) async fn checkpoints(work: Work, pace: Pace, mut stop: watch::Receive
         if written == 0 || (now.saturating_sub(last.0) < pace.every && written < pace.bytes) {
             continue;
         }
-        let Work { engine, log, control, owners, .. } = &work;
-        match checkpoint(engine, log, control, owners, pace.keep_entries).await {
+        match checkpoint(&work, pace.keep_entries).await {
             // What the checkpoint itself wrote does not count as something to be checkpointed.
             Ok(()) => last = (now, work.log.stats().bytes),
             Err(error) => warn!(%error, "checkpoint failed; it is tried again"),
@@ -87,43 +87,45 @@ async fn sleep(timer: &Timer, time: Duration, stop: &mut watch::Receiver<bool>) 
     }
 }
 
-/// Syncs what is applied, notes it in the log, and lets the log go up to there, but for the entries to keep.
-pub(super) async fn checkpoint(
-    engine: &Engine,
-    log: &Log,
-    control: &Arc<Control>,
-    owners: &[Arc<Owner>],
-    keep_entries: u64,
-) -> Result<()> {
-    let mut applied = BTreeMap::new();
-    let mut groups: Vec<(GroupId, Arc<dyn Consensus>)> = Vec::new();
-    let noted = |group: GroupId| log.state(group).map(|state| state.durable_applied);
-    let mut note = |group: GroupId, index: Option<u64>, consensus: &Arc<dyn Consensus>| -> Result<()> {
-        if let Some(index) = index
-            && noted(group)? < Some(index)
+/// Makes one checkpoint, and lets the log go up to where it may.
+async fn checkpoint(work: &Work, keep_entries: u64) -> Result<()> {
+    let parts = checkpoint_parts(&work.control, &work.owners, keep_entries);
+    let (engine, log) = (work.engine.clone(), work.log.clone());
+    let made = work.timer.blocking(move || checkpoint::run(&engine, &log, &parts)).await;
+    for (group, upto) in made.map_err(|_| Error::Stopping)?? {
+        let consensus = if group.0 == CONTROL.0 {
+            Some(work.control.consensus())
+        } else {
+            work.owners.iter().find(|owner| owner.shard().0 == group.0).map(|owner| owner.consensus())
+        };
+        if let Some(consensus) = consensus
+            && consensus.metrics().purged < Some(LogIndex(upto))
         {
-            applied.insert(group, index);
-            groups.push((group, consensus.clone()));
-        }
-        Ok(())
-    };
-    note(GroupId(CONTROL.0), control.replica().state().applied_index(), control.consensus())?;
-    for owner in owners {
-        note(GroupId(owner.shard().0), owner.state().applied_index(), owner.consensus())?;
-    }
-    if applied.is_empty() {
-        return Ok(());
-    }
-    let engine = engine.clone();
-    tokio::task::spawn_blocking(move || engine.persist()).await.map_err(|_| Error::Stopping)??;
-    let (sender, durable) = oneshot::channel();
-    log.checkpoint(&applied, Box::new(move |result| drop(sender.send(result))))?;
-    durable.await.map_err(|_| Error::Stopping)??;
-    for (group, consensus) in groups {
-        if let Some(upto) = applied[&group].checked_sub(keep_entries) {
             // A group that has stopped keeps its log.
             let _ = consensus.purge(LogIndex(upto)).await;
         }
     }
     Ok(())
+}
+
+/// What a checkpoint made now is about.
+pub(super) fn checkpoint_parts(control: &Control, owners: &[Arc<Owner>], keep_entries: u64) -> Vec<Part> {
+    let bounds = Bounds { keep_entries, ..Bounds::default() };
+    let state = control.replica().state();
+    let first = Part {
+        group: GroupId(CONTROL.0),
+        keyspace: state.keyspace().clone(),
+        applied: state.applied_index(),
+        bounds,
+    };
+    let part = |owner: &Arc<Owner>| {
+        let state = owner.state();
+        Part {
+            group: GroupId(owner.shard().0),
+            keyspace: state.keyspace().clone(),
+            applied: state.applied_index(),
+            bounds,
+        }
+    };
+    [first].into_iter().chain(owners.iter().map(part)).collect()
 }

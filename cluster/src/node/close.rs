@@ -11,7 +11,7 @@ use std::{
 
 use model::id::{Boot, NodeId};
 use parking_lot::Mutex;
-use storage::{engine::Engine, log::Log};
+use storage::{directory::Directory, engine::Engine, log::Log};
 use tokio::{sync::watch, task::JoinHandle};
 use tracing::{info, warn};
 
@@ -20,7 +20,7 @@ use crate::{
     Error, Options, Result,
     owner::Owner,
     raft::{Consensus, Control, Pool, Runtime, Timer},
-    router::{Inner, Router},
+    router::Router,
 };
 
 /// How long requests inside may take to finish.
@@ -63,8 +63,7 @@ pub(super) struct Running {
     pub(super) pool: Arc<Pool>,
     pub(super) engine: Engine,
     pub(super) log: Log,
-    /// The directory's lock: given back when dropped.
-    pub(super) home: Box<dyn std::any::Any + Send>,
+    pub(super) home: Directory,
 }
 
 impl Parts {
@@ -118,7 +117,7 @@ impl Parts {
 impl Running {
     fn take_down(self, timer: &Timer, options: &Options, manner: Manner) {
         for owner in &self.owners {
-            owner.admission().close();
+            owner.close();
         }
         let wait = async {
             let inside = || self.owners.iter().map(|owner| owner.admission().inside()).sum::<usize>();
@@ -127,16 +126,12 @@ impl Running {
             let _ = self.stop.send(true);
         };
         self.runtime.block_on(wait);
-        if manner == Manner::Checkpointed
-            && let Err(error) = self.runtime.block_on(background::checkpoint(
-                &self.engine,
-                &self.log,
-                &self.control,
-                &self.owners,
-                options.keep_entries,
-            ))
-        {
-            warn!(%error, "last checkpoint failed; the next start replays the log");
+        if manner == Manner::Checkpointed {
+            let Self { engine, log, control, owners, .. } = &self;
+            let parts = background::checkpoint_parts(control, owners, options.keep_entries);
+            if let Err(error) = storage::checkpoint::run(engine, log, &parts) {
+                warn!(%error, "last checkpoint failed; the next start replays the log");
+            }
         }
         let groups: Vec<Arc<dyn Consensus>> = self
             .owners
@@ -161,7 +156,7 @@ impl Running {
         self.pool.stop();
         self.log.close();
         drop(self.engine);
-        drop(self.home);
+        self.home.close();
     }
 }
 

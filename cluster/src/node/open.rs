@@ -11,24 +11,26 @@ use std::{
 };
 
 use futures::future::try_join_all;
-use model::id::{ShardId, ViewId};
+use model::id::{NodeId, ShardId, ViewId};
 use parking_lot::Mutex;
 use storage::{
     catalog::CONTROL,
+    directory::{Directory, Fresh, Identity},
     engine::Engine,
     log::{GroupId, GroupState, Log},
+    recovery::{compare, delete_orphans, open_engine},
 };
 use tokio::{
     sync::{oneshot, watch},
     task::JoinHandle,
 };
-use tracing::{error, info, warn};
+use tracing::{error, info};
+use uuid::Uuid;
 
 use super::{
     Node,
     background::{self, Pace, Work},
     close::{Parts, Running},
-    home::Home,
 };
 use crate::{
     Error, Options, Result,
@@ -45,6 +47,9 @@ const APPLY_THREADS_MAX: usize = 4;
 
 /// Shards of a node: each costs memory and heartbeats.
 const SHARDS_MAX: u32 = 64;
+
+/// The node that makes a cluster.
+const FIRST_NODE: NodeId = NodeId(1);
 
 /// How often it is looked whether all shards are owned.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -66,21 +71,27 @@ fn open_here(options: Options) -> Result<Node> {
     if !(1..=SHARDS_MAX).contains(&options.shards) {
         return Err(Error::ShardCount { asked: options.shards, max: SHARDS_MAX });
     }
+    let random = || Uuid::new_v4().as_u128();
+    let fresh = Fresh { cluster: random(), node: FIRST_NODE, incarnation: random() };
     // Declared first, dropped last: the directory is given back when everything in it is closed.
-    let home = Home::open(&options)?;
+    let home = Directory::open(&options.directory, fresh)?;
     let closing = Arc::new(AtomicBool::new(false));
     let (log, recovered) = open_log(&options, &home, &closing)?;
-    let engine = Engine::open(&home.engine_path(), &options.engine)?;
+    let (engine, _cut) = open_engine(&home.state_path(), &home.kept_path(), &options.engine)?;
     let pool = Arc::new(Pool::start(apply_threads(&options)).map_err(system("start a thread"))?);
     let runtime = Runtime::start("raft").map_err(system("start a thread"))?;
     let timer = runtime.timer(options.clock.clone());
-    let parts = Opening { options, home, closing, log, groups: recovered.groups, engine, pool, runtime, timer };
-    parts.open()
+    let Identity { node, boot, .. } = home.identity();
+    let claimant = Claimant { node, boot, nonce: random() as u64 };
+    let groups = recovered.groups;
+    let opening = Opening { options, claimant, closing, groups, timer, runtime, pool, engine, log, home };
+    opening.open()
 }
 
 /// What is there once files and threads are.
 struct Opening {
     options: Options,
+    claimant: Claimant,
     closing: Arc<AtomicBool>,
     groups: BTreeMap<GroupId, GroupState>,
     timer: Timer,
@@ -88,7 +99,7 @@ struct Opening {
     pool: Arc<Pool>,
     engine: Engine,
     log: Log,
-    home: Home,
+    home: Directory,
 }
 
 impl Opening {
@@ -98,6 +109,11 @@ impl Opening {
         let (stop, stopped) = watch::channel(false);
         let (owners, mut tasks) = runtime.block_on(self.open_shards(&map, &control))?;
         runtime.block_on(self.wait_until_owned(&owners))?;
+        let current = owners.iter().map(|owner| (owner.shard(), owner.state().generation()));
+        let current: Vec<_> = current.chain([(CONTROL, control.replica().generation())]).collect();
+        for name in delete_orphans(&self.engine, &current)? {
+            info!(name, "state that an installation left behind is deleted");
+        }
         tasks.push(self.watch_control(&control));
         let work = Work {
             engine: self.engine.clone(),
@@ -124,7 +140,7 @@ impl Opening {
         tasks: Vec<JoinHandle<()>>,
         stop: watch::Sender<bool>,
     ) -> Node {
-        let (node, boot) = (self.home.node(), self.home.boot());
+        let Claimant { node, boot, .. } = self.claimant;
         let router = Router::new(Inner {
             node,
             boot,
@@ -146,7 +162,7 @@ impl Opening {
             pool: self.pool,
             engine: self.engine,
             log: self.log,
-            home: Box::new(self.home),
+            home: self.home,
         };
         info!(%node, %boot, shards = running.owners.len(), "node is open");
         let parts = Parts {
@@ -165,10 +181,10 @@ impl Opening {
     async fn open_control(&self) -> Result<(Arc<Control>, Map)> {
         let state = self.groups.get(&GroupId(CONTROL.0));
         let replica = Arc::new(ControlReplica::open(&self.engine, &self.log, state)?);
-        check(CONTROL, replica.state().applied_index(), state)?;
+        compare(CONTROL, replica.state().applied_index(), state)?;
         let group = Group::start(&self.runtime, self.parts(CONTROL, replica.clone())).await?;
         self.wait_until_led(CONTROL, &*group).await?;
-        let control = Control::new(group, replica.clone(), self.timer.clone(), self.home.nonce());
+        let control = Control::new(group, replica.clone(), self.timer.clone(), self.claimant.nonce);
         // What earlier starts committed is applied before it is asked what there is.
         control.confirm().await?;
         if replica.state().catalog().version().0 == 0 {
@@ -198,7 +214,7 @@ impl Opening {
     async fn open_shard(&self, shard: ShardId, range: Range, control: &Arc<Control>) -> Result<Arc<Owner>> {
         let state = self.groups.get(&GroupId(shard.0));
         let replica = Arc::new(Replica::open(&self.engine, &self.log, shard, state)?);
-        check(shard, replica.shard().applied_index(), state)?;
+        compare(shard, replica.shard().applied_index(), state)?;
         let group = Group::start(&self.runtime, self.parts(shard, replica.clone())).await?;
         Ok(Owner::new(owner::Parts {
             admission: Admission::closed(shard, range),
@@ -209,7 +225,7 @@ impl Opening {
             log: self.log.clone(),
             board: control.replica().board().clone(),
             control: control.clone(),
-            claimant: Claimant { node: self.home.node(), boot: self.home.boot(), nonce: self.home.nonce() },
+            claimant: self.claimant,
             read_points_max: self.options.read_points_max,
             read_point_age_max: self.options.read_point_age_max,
             feed: self.options.feed,
@@ -217,7 +233,7 @@ impl Opening {
     }
 
     fn parts<S: raft::State>(&self, shard: ShardId, state: Arc<S>) -> raft::Parts<S> {
-        raft::Parts { shard, node: self.home.node(), log: self.log.clone(), state, pool: self.pool.clone() }
+        raft::Parts { shard, node: self.claimant.node, log: self.log.clone(), state, pool: self.pool.clone() }
     }
 
     /// Keeps a shard claimed, and ends the node if its group fails.
@@ -278,7 +294,7 @@ impl Opening {
 
 fn open_log(
     options: &Options,
-    home: &Home,
+    home: &Directory,
     closing: &Arc<AtomicBool>,
 ) -> Result<(Log, storage::log::Recovered)> {
     let mut log = options.log.clone();
@@ -289,7 +305,11 @@ fn open_log(
             on_fatal(&Error::Log(failure.clone()));
         }
     });
-    Ok(Log::open(&home.log_path(), log, home.identity())?)
+    // A log may be missing only where nothing was applied yet: a first start that was cut short begins again.
+    let state = std::fs::read_dir(home.state_path());
+    let state = state.map_err(|source| Error::System { action: "list the state's folder", source })?;
+    log.must_exist = !home.is_new() && state.count() > 0;
+    Ok(Log::open(&home.log_path(), log, home.log_identity())?)
 }
 
 fn apply_threads(options: &Options) -> usize {
@@ -304,65 +324,5 @@ fn fail(shard: ShardId, reason: String, closing: &AtomicBool, on_fatal: &dyn Fn(
     if !closing.load(Ordering::Acquire) {
         error!(%shard, reason, "shard has stopped");
         on_fatal(&Error::Failed { shard, reason });
-    }
-}
-
-/// Compares what the engine has applied with what the log says was synced once, and with what the log still holds.
-fn check(shard: ShardId, applied: Option<u64>, group: Option<&GroupState>) -> Result<()> {
-    let Some(group) = group else {
-        return match applied {
-            None => Ok(()),
-            Some(applied) => Err(storage::Error::LogLost { shard, applied, log_last: 0 }.into()),
-        };
-    };
-    let log_last = group.last.map(|last| last.index);
-    if applied > log_last {
-        let (applied, log_last) = (applied.unwrap_or_default(), log_last.unwrap_or_default());
-        return Err(storage::Error::LogLost { shard, applied, log_last }.into());
-    }
-    let next = applied.map_or(0, |applied| applied + 1);
-    if next < group.first_index {
-        return Err(storage::Error::StateLost {
-            shard,
-            applied: applied.unwrap_or_default(),
-            durable: group.durable_applied.unwrap_or_default(),
-            log_first: group.first_index,
-        }
-        .into());
-    }
-    if applied < group.durable_applied {
-        warn!(%shard, ?applied, durable = ?group.durable_applied, "engine lost synced state; the log replays it");
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use storage::log::LogId;
-
-    use super::*;
-
-    fn group(first_index: u64, last: u64, durable: u64) -> GroupState {
-        let last = Some(LogId { term: 1, node: 0, index: last });
-        GroupState { first_index, last, durable_applied: Some(durable), ..GroupState::default() }
-    }
-
-    #[test]
-    fn lost_state_is_healed_from_the_log_or_refused() {
-        let shard = ShardId(1);
-        assert!(check(shard, Some(9), Some(&group(0, 12, 9))).is_ok());
-        assert!(check(shard, Some(5), Some(&group(3, 12, 9))).is_ok(), "the log replays it");
-        let lost = check(shard, Some(1), Some(&group(3, 12, 9)));
-        assert!(matches!(lost, Err(Error::Storage(storage::Error::StateLost { .. }))));
-        let none = check(shard, None, Some(&group(3, 12, 9)));
-        assert!(matches!(none, Err(Error::Storage(storage::Error::StateLost { .. }))));
-    }
-
-    #[test]
-    fn state_beyond_the_log_means_that_the_log_was_lost() {
-        let shard = ShardId(1);
-        let lost = check(shard, Some(13), Some(&group(0, 12, 9)));
-        assert!(matches!(lost, Err(Error::Storage(storage::Error::LogLost { .. }))));
-        assert!(matches!(check(shard, Some(3), None), Err(Error::Storage(storage::Error::LogLost { .. }))));
     }
 }

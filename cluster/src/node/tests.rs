@@ -488,3 +488,17 @@ async fn a_condition_that_does_not_hold_is_a_rejection_and_frees_its_locks() {
     assert_eq!(receipt.effects, [Effect::Rows(0)]);
     node.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_close_sends_back_who_waits_for_a_lock() {
+    let directory = TempDir::new().unwrap();
+    let node = open(&directory).await;
+    let world = World::new(&node).await;
+    let set = world.begin(1).await;
+    world.lock(set, world.row(1), LockMode::Update, Wait::Never).await.unwrap();
+    let other = world.begin(2).await;
+    let waiting = world.lock(other, world.row(1), LockMode::Update, Wait::For(WAIT));
+    let (refused, closed) = tokio::join!(waiting, node.close());
+    assert_eq!(refused.unwrap_err().code(), Code::SerializationFailure);
+    closed.unwrap();
+}

@@ -183,9 +183,15 @@ impl Owner {
         Ok(epoch)
     }
 
-    /// Closes the shard and gives up what was leased.
-    pub(crate) fn stop(&self) {
+    /// Closes the shard for good: no new requests, and who waits for a lock waits no longer.
+    pub(crate) fn close(&self) {
         self.admission.close();
+        self.locks.close();
+    }
+
+    /// Gives up what was leased.
+    pub(crate) fn stop(&self) {
+        self.close();
         self.points.clear();
     }
 

@@ -23,8 +23,8 @@ use storage::{
     catalog::{CONTROL, Control as Group, ControlEntry, ControlPayload},
     codec::control::{Answer, Body, Request, to_bytes},
     engine::{self, Engine},
-    keyspace::{keyspace_name, parse_keyspace_name},
-    log::{GroupId, GroupState, Log, LogId},
+    keyspace::keyspace_name,
+    log::{GroupState, Log, LogId},
 };
 
 use super::{
@@ -58,15 +58,10 @@ pub(crate) struct ControlImage {
 }
 
 impl ControlReplica {
-    /// Opens the generation the log says is current, and deletes what is left of others.
+    /// Opens the generation the log says is current.
     pub(crate) fn open(engine: &Engine, log: &Log, group: Option<&GroupState>) -> storage::Result<Self> {
         let snapshot = group.and_then(|group| group.snapshot.as_ref());
         let generation = snapshot.map_or(Ok(0), |(_, data)| decode_generation(data))?;
-        for name in engine.keyspace_names() {
-            if parse_keyspace_name(&name).is_some_and(|(shard, found)| shard == CONTROL && found != generation) {
-                engine.delete_keyspace(engine.keyspace(&name)?)?;
-            }
-        }
         let state = Group::open(engine, generation)?;
         let board = Arc::new(Board::new(state.catalog()));
         Ok(Self {
@@ -76,6 +71,11 @@ impl ControlReplica {
             generation: AtomicU64::new(generation),
             board,
         })
+    }
+
+    /// Which generation is served now.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// Where the catalog is published.

@@ -26,7 +26,7 @@ use tokio::sync::watch;
 
 pub(crate) use control::{Control, ControlReplica};
 pub(crate) use group::{Group, Parts};
-pub(crate) use machine::{Committed, CommittedPayload, Position, State};
+pub(crate) use machine::State;
 pub(crate) use pool::Pool;
 pub(crate) use runtime::{Runtime, Timer};
 pub(crate) use shard::Replica;

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - What is served is one generation of the shard's state. An image is installed beside it, noted in the log, and only
-//!   then served; a crash in between leaves the old or the new one, and the other is deleted at open.
+//!   then served; a crash in between leaves the old or the new one.
 
 use std::sync::{Arc, mpsc};
 
@@ -12,7 +12,7 @@ use model::id::ShardId;
 use storage::{
     Error,
     engine::Engine,
-    keyspace::{keyspace_name, parse_keyspace_name},
+    keyspace::keyspace_name,
     log::{GroupId, GroupState, Log, LogId},
     shard::{Entry, Image, Install, Payload, Points, Shard},
 };
@@ -31,15 +31,10 @@ pub(crate) struct Replica {
 }
 
 impl Replica {
-    /// Opens the generation the log says is current, and deletes what is left of others.
+    /// Opens the generation the log says is current.
     pub(crate) fn open(engine: &Engine, log: &Log, id: ShardId, group: Option<&GroupState>) -> storage::Result<Self> {
         let snapshot = group.and_then(|group| group.snapshot.as_ref());
         let generation = snapshot.map_or(Ok(0), |(_, data)| decode_generation(data))?;
-        for name in engine.keyspace_names() {
-            if parse_keyspace_name(&name).is_some_and(|(shard, found)| shard == id && found != generation) {
-                engine.delete_keyspace(engine.keyspace(&name)?)?;
-            }
-        }
         let shard = Shard::open(engine, id, generation)?;
         Ok(Self { engine: engine.clone(), log: log.clone(), current: ArcSwap::from_pointee(shard) })
     }

@@ -56,6 +56,7 @@ struct State {
     wakers: HashMap<Waiter, oneshot::Sender<Result<(), Refusal>>>,
     epoch: Epoch,
     next_set: u64,
+    closed: bool,
     events: Vec<Event>,
 }
 
@@ -95,6 +96,9 @@ impl Locks {
     /// Begins the lock set of a transaction.
     pub(crate) fn begin(&self, session: SessionId) -> Result<LockSet, Refusal> {
         let mut state = self.state.lock();
+        if state.closed {
+            return Err(Refusal::Ended);
+        }
         if state.sets.len() >= SETS_MAX {
             return Err(Refusal::TooMany);
         }
@@ -103,11 +107,6 @@ impl Locks {
         let holder = state.table.begin(false);
         state.sets.insert(set, Set { holder, marks: Vec::new() });
         Ok(set)
-    }
-
-    /// Whether a set is alive.
-    pub(crate) fn lives(&self, set: LockSet) -> bool {
-        self.state.lock().sets.contains_key(&set)
     }
 
     /// Ends a set, or gives back what it took after its first `keep` locks.
@@ -125,6 +124,19 @@ impl Locks {
         let sets: Vec<_> = state.sets.keys().filter(|set| set.session == session).copied().collect();
         for set in sets {
             state.end_set(set);
+        }
+    }
+
+    /// Sends everybody back who waits, and ends all sets; commands that hold their locks go on.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        let sets: Vec<_> = state.sets.keys().copied().collect();
+        for set in sets {
+            state.end_set(set);
+        }
+        for waiting in state.table.waiting() {
+            state.table_end(waiting);
         }
     }
 

@@ -184,6 +184,11 @@ impl Table {
         }
     }
 
+    /// The holders that wait for something.
+    pub(super) fn waiting(&self) -> Vec<Holder> {
+        self.holders.iter().filter(|(_, held)| !held.waits.is_empty()).map(|(holder, _)| *holder).collect()
+    }
+
     /// How many things are locked or waited for, how many holders there are, and how many requests wait.
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         (self.things.len(), self.holders.len(), self.waiters.len())
