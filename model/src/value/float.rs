@@ -32,7 +32,12 @@ pub(crate) fn write_f64(value: f64, out: &mut String) {
     let bits = value.to_bits();
     let (fraction, exponent) = (bits & ((1 << 52) - 1), (bits >> 52 & 0x7ff) as i32);
     let binary = Binary::new(fraction, exponent, 52, 1_075);
-    write(value < 0.0 || bits >> 63 == 1, &shortest(value.abs(), &binary, |text| text.parse() == Ok(value.abs())), 15, out);
+    write(
+        value < 0.0 || bits >> 63 == 1,
+        &shortest(value.abs(), &binary, |text| text.parse() == Ok(value.abs())),
+        15,
+        out,
+    );
 }
 
 /// Writes a float: fixed notation for exponents from -4 to 5, else `1e+06`.
@@ -152,10 +157,15 @@ fn shortest<F: LowerExp>(value: F, binary: &Binary, reads_back: impl Fn(&str) ->
     let exact = Decimal::read(&format!("{value:.40e}"));
     let count = decimal.digits.len();
     let odd = |digit: u8| digit % 2 == 1;
-    if exact.digits.len() == count + 1 && exact.digits.ends_with('5') && exact.digits[..count] != decimal.digits {
+    if exact.digits.len() == count + 1
+        && exact.digits.ends_with('5')
+        && exact.digits[..count] != decimal.digits
+    {
         // The exact value is halfway and was rounded up; the lower neighbour is meant when its digit is even.
         let lower = &exact.digits[..count];
-        if lower.bytes().last().is_some_and(|digit| !odd(digit)) && reads_back(&format!("{lower}e{}", exact.exponent + 1 - count as i32)) {
+        if lower.bytes().last().is_some_and(|digit| !odd(digit))
+            && reads_back(&format!("{lower}e{}", exact.exponent + 1 - count as i32))
+        {
             return Decimal::read(&format!("{}.{}e{}", &lower[..1], &lower[1..], exact.exponent));
         }
     }

@@ -396,3 +396,6 @@ impl PartialEq for Value {
 }
 
 impl Eq for Value {}
+
+#[cfg(test)]
+mod tests;

@@ -191,3 +191,6 @@ impl Interval {
         self.span_micros().cmp(&other.span_micros())
     }
 }
+
+#[cfg(test)]
+mod tests;

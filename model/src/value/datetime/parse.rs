@@ -153,6 +153,8 @@ struct Decoded {
 struct Parts {
     year: Option<i64>,
     year_digits: usize,
+    /// Whether the year was written before the other numbers.
+    year_first: bool,
     month: Option<i64>,
     day: Option<i64>,
     day_of_year: Option<i64>,
@@ -259,8 +261,9 @@ fn decode_fields(text: &str, name: &str, context: &Context) -> Result<Decoded, R
                 }
                 "am" => parts.half = Some(Half::Morning),
                 "pm" => parts.half = Some(Half::Afternoon),
+                "bc" if parts.bc => return Err(Refused::Syntax),
                 "bc" => parts.bc = true,
-                "ad" | "at" | "on" | "th" | "st" | "nd" | "rd" => {}
+                "ad" | "at" | "on" => {}
                 "dst" => match &mut decoded.zone {
                     Some(ZoneField::Offset(seconds)) => *seconds += 3_600,
                     _ => return Err(Refused::Syntax),
@@ -272,7 +275,7 @@ fn decode_fields(text: &str, name: &str, context: &Context) -> Result<Decoded, R
                     } else if let Some(offset) = abbreviation_offset(word) {
                         // `utc+2` and `gmt-5` are POSIX zones, counted westward.
                         match fields.get(index) {
-                            Some(Field::Offset(shift)) if decoded.time.is_some() => {
+                            Some(Field::Offset(shift)) if decoded.time.is_some() || parts.is_complete() => {
                                 index += 1;
                                 set(&mut decoded.zone, ZoneField::Offset(offset - parse_offset(shift)?))?;
                             }
@@ -303,6 +306,13 @@ fn decode_fields(text: &str, name: &str, context: &Context) -> Result<Decoded, R
         return if parts.is_complete() { Err(Refused::Syntax) } else { Ok(decoded) };
     }
     let has_date = parts.any();
+    if name == "time"
+        && !has_date
+        && matches!(&decoded.zone, Some(ZoneField::Named(zone)) if !zone.is_fixed())
+    {
+        // Which offset such a zone has depends on the day.
+        return Err(Refused::Syntax);
+    }
     if has_date {
         decoded.days = parts.resolve(context.date_order)?;
         if decoded.days.is_none() && name != "time" {
@@ -381,7 +391,10 @@ impl Parts {
                 self.day = Some(value % 100);
             }
             7 if !self.any() => return Err(Refused::Field),
+            // `5 2024 March` has no place for the 5.
+            3.. if self.month.is_none() && self.loose.len() == 1 => return Err(Refused::Syntax),
             3.. if self.year.is_none() => {
+                self.year_first = self.loose.is_empty();
                 self.year = Some(value);
                 self.year_digits = digits.len();
             }
@@ -433,6 +446,7 @@ impl Parts {
         for piece in pieces.iter().filter(|piece| numbers(piece)) {
             let value: i64 = piece.parse().map_err(|_| Refused::Field)?;
             if piece.len() >= 3 && self.year.is_none() {
+                self.year_first = self.loose.is_empty();
                 self.year = Some(value);
                 self.year_digits = piece.len();
             } else {
@@ -450,11 +464,11 @@ impl Parts {
         let loose = std::mem::take(&mut self.loose);
         let slots: Vec<Slot> = match (self.year.is_some(), self.month.is_some(), self.day.is_some()) {
             (true, true, false) => vec![Slot::Day],
-            // After a written year its month comes next, unless days lead.
-            (true, false, false) => match order {
-                DateOrder::Dmy => vec![Slot::Day, Slot::Month],
-                DateOrder::Mdy | DateOrder::Ymd => vec![Slot::Month, Slot::Day],
-            },
+            // After a year the month comes next, whatever the order.
+            (true, false, false) if order == DateOrder::Dmy && !self.year_first => {
+                vec![Slot::Day, Slot::Month]
+            }
+            (true, false, false) => vec![Slot::Month, Slot::Day],
             (false, true, false) => match order {
                 DateOrder::Ymd => vec![Slot::Year, Slot::Day],
                 DateOrder::Mdy | DateOrder::Dmy => vec![Slot::Day, Slot::Year],
@@ -567,7 +581,7 @@ fn compact_clock(text: &str) -> Result<i64, Refused> {
 
 fn clock(hour: i64, minute: i64, seconds: i64) -> Result<i64, Refused> {
     let total = hour * HOUR + minute * MINUTE + seconds;
-    if hour > 24 || minute > 59 || seconds > 60 * SECOND || total > DAY {
+    if hour > 24 || minute > 59 || seconds >= 61 * SECOND || total > DAY {
         return Err(Refused::Field);
     }
     Ok(total)

@@ -157,6 +157,10 @@ impl Amount {
 struct Said(u16);
 
 impl Said {
+    fn all_seconds(&mut self) -> Result<(), Refused> {
+        [Unit::Second, Unit::Millisecond, Unit::Microsecond].into_iter().try_for_each(|unit| self.once(unit))
+    }
+
     fn once(&mut self, unit: Unit) -> Result<(), Refused> {
         let bit = 1 << unit as u16;
         if self.0 & bit != 0 {
@@ -203,9 +207,8 @@ fn words(text: &str, range: u16) -> Result<Total, Refused> {
                     return Err(Refused::Syntax);
                 }
                 total.micros += i128::from(parse_clock(clock, range)?);
-                [Unit::Hour, Unit::Minute, Unit::Second]
-                    .into_iter()
-                    .try_for_each(|field| said.once(field))?;
+                [Unit::Hour, Unit::Minute].into_iter().try_for_each(|field| said.once(field))?;
+                said.all_seconds()?;
                 unit = Some(Unit::Day);
                 seen = true;
             }
@@ -229,8 +232,13 @@ fn words(text: &str, range: u16) -> Result<Total, Refused> {
                 // The unit holds on to the left, where it is refused as given twice.
                 let counted = unit.unwrap_or_else(|| default_unit(range));
                 unit = Some(counted);
-                said.once(counted)?;
-                total.add(&Amount::parse(number)?, counted)?;
+                let amount = Amount::parse(number)?;
+                match counted {
+                    // A fraction speaks for the finer units too.
+                    Unit::Second if amount.fraction_micros != 0 => said.all_seconds()?,
+                    _ => said.once(counted)?,
+                }
+                total.add(&amount, counted)?;
                 unit_used = true;
                 seen = true;
             }

@@ -168,6 +168,11 @@ impl Zone {
         &self.name
     }
 
+    /// Whether the offset is the same at all times.
+    pub fn is_fixed(&self) -> bool {
+        matches!(self.rule, Rule::Fixed(_))
+    }
+
     /// Seconds east of UTC at an instant; 0 for infinities.
     pub fn offset_at(&self, instant: Timestamp) -> i32 {
         match &self.rule {

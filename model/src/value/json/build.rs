@@ -2,9 +2,9 @@
 
 use super::{
     ARRAY_LONG, ARRAY_SHORT, FALSE, Jsonb, NULL, NUMBER, Node, OBJECT_LONG, OBJECT_SHORT, STRING, TRUE,
-    key_order,
+    check_depth, key_order,
 };
-use crate::value::Numeric;
+use crate::value::{Numeric, ValueError};
 
 /// Collects the elements of an array.
 #[derive(Debug, Default)]
@@ -24,9 +24,17 @@ impl ArrayBuilder {
         self.ends.push(self.payload.len());
     }
 
+    /// The array; refused with `54001` when it is nested deeper than `DEPTH_MAX`.
+    pub fn try_finish(self) -> Result<Jsonb, ValueError> {
+        finish(self.into_node())
+    }
+
     /// The array.
+    ///
+    /// # Panics
+    /// When it is nested deeper than `DEPTH_MAX`; where elements may be that deep, use `try_finish`.
     pub fn finish(self) -> Jsonb {
-        Jsonb::from_vec(self.into_node())
+        self.try_finish().expect("elements were less deep than a document may be")
     }
 
     pub(super) fn into_node(self) -> Vec<u8> {
@@ -56,9 +64,17 @@ impl ObjectBuilder {
         self.pairs.push((key, node));
     }
 
+    /// The object; refused with `54001` when it is nested deeper than `DEPTH_MAX`.
+    pub fn try_finish(self) -> Result<Jsonb, ValueError> {
+        finish(self.into_node())
+    }
+
     /// The object.
+    ///
+    /// # Panics
+    /// When it is nested deeper than `DEPTH_MAX`; where values may be that deep, use `try_finish`.
     pub fn finish(self) -> Jsonb {
-        Jsonb::from_vec(self.into_node())
+        self.try_finish().expect("values were less deep than a document may be")
     }
 
     pub(super) fn into_node(mut self) -> Vec<u8> {
@@ -73,6 +89,12 @@ impl ObjectBuilder {
         }
         write_object(&pairs)
     }
+}
+
+/// A document of a node made from others, which may be too deep by now.
+pub(super) fn finish(node: Vec<u8>) -> Result<Jsonb, ValueError> {
+    check_depth(&node)?;
+    Ok(Jsonb::from_vec(node))
 }
 
 fn write_object(pairs: &[(String, Vec<u8>)]) -> Vec<u8> {

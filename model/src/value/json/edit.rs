@@ -2,7 +2,7 @@
 //!
 //! A change copies the nodes it keeps as they are; nothing is printed and parsed again.
 
-use super::build::{ArrayBuilder, ObjectBuilder};
+use super::build::{ArrayBuilder, ObjectBuilder, finish};
 use super::path::parse_index;
 use super::{ArrayNode, Jsonb, Node, ObjectNode};
 use crate::value::{ValueError, ValueErrorKind};
@@ -45,13 +45,13 @@ impl Jsonb {
                 let mut object = ObjectBuilder::default();
                 let pairs = a.iter_raw().chain(b.iter_raw());
                 pairs.for_each(|(key, node)| object.set_raw(key.to_owned(), node.to_vec()));
-                Ok(object.finish())
+                object.try_finish()
             }
             (a, b) => {
                 let mut array = ArrayBuilder::default();
                 append(&mut array, a, self);
                 append(&mut array, b, other);
-                Ok(array.finish())
+                array.try_finish()
             }
         }
     }
@@ -126,7 +126,7 @@ impl Jsonb {
         if path.is_empty() || (empty && !change.adds()) {
             return Ok(self.clone());
         }
-        change_node(self.as_bytes(), path, 1, change).map(Jsonb::from_vec)
+        finish(change_node(self.as_bytes(), path, 1, change)?)
     }
 
     /// `jsonb_strip_nulls`: without pairs whose value is null, at every depth; elements stay.

@@ -1,6 +1,6 @@
 //! The document that any SQL value becomes: `to_jsonb`.
 
-use super::build::{ArrayBuilder, ObjectBuilder, bool_node, number_node, string_node};
+use super::build::{ArrayBuilder, ObjectBuilder, bool_node, finish, number_node, string_node};
 use super::{Jsonb, NULL};
 use crate::types::Type;
 use crate::value::array::Dimension;
@@ -10,7 +10,7 @@ impl Jsonb {
     /// The document that a SQL value becomes: `to_jsonb`. Records become objects with keys f1, f2, …; a caller that
     /// knows column names uses `ObjectBuilder`.
     pub fn from_value(value: &Value, of: Type, context: &Context) -> Result<Jsonb, ValueError> {
-        node_from_value(value, of, context).map(Jsonb::from_vec)
+        finish(node_from_value(value, of, context)?)
     }
 }
 

@@ -35,8 +35,9 @@ pub use print::write_string;
 
 use crate::value::{Numeric, ValueError, ValueErrorKind};
 
-/// Deepest nesting a document may have.
-pub const DEPTH_MAX: usize = 1_000;
+/// Deepest nesting a document may have: what recursion over it can stand on the smallest of our stacks, in a build
+/// without optimisation too.
+pub const DEPTH_MAX: usize = 256;
 
 const NULL: u8 = 0;
 const FALSE: u8 = 1;
@@ -317,6 +318,25 @@ impl Jsonb {
     }
 }
 
+/// Refuses a node nested deeper than documents may be, as PostgreSQL refuses what its stack cannot hold.
+fn check_depth(node: &[u8]) -> Result<(), ValueError> {
+    if depth_within(Node::read(node), DEPTH_MAX) { Ok(()) } else { Err(too_deep()) }
+}
+
+fn too_deep() -> ValueError {
+    ValueError::new(ValueErrorKind::TooComplex, "stack depth limit exceeded")
+        .with_detail(format!("JSON may be nested {DEPTH_MAX} levels deep."))
+}
+
+fn depth_within(node: Node<'_>, levels: usize) -> bool {
+    match node {
+        Node::Null | Node::Bool(_) | Node::Number(_) | Node::String(_) => true,
+        Node::Array(_) | Node::Object(_) if levels == 0 => false,
+        Node::Array(array) => array.iter().all(|element| depth_within(element, levels - 1)),
+        Node::Object(object) => object.iter().all(|(_, value)| depth_within(value, levels - 1)),
+    }
+}
+
 /// Whether a node and all below it are well formed.
 fn check_node(bytes: &[u8], depth: usize) -> Option<()> {
     if depth > DEPTH_MAX {
@@ -350,3 +370,6 @@ fn check_end(table: Table<'_>) -> Option<()> {
     let end = if table.count == 0 { 0 } else { table.end(table.count - 1) };
     (end == table.payload.len()).then_some(())
 }
+
+#[cfg(test)]
+mod tests;

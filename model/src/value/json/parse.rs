@@ -3,7 +3,7 @@
 //! Messages and details are PostgreSQL's. Nesting is bounded by `DEPTH_MAX`, a deeper text is refused with `54001`.
 
 use super::build::{ArrayBuilder, ObjectBuilder, bool_node, number_node, string_node};
-use super::{DEPTH_MAX, Jsonb, NULL};
+use super::{DEPTH_MAX, Jsonb, NULL, too_deep};
 use crate::value::{Numeric, ValueError, ValueErrorKind};
 
 impl Jsonb {
@@ -118,19 +118,131 @@ impl Sink for Check {
     fn end_object(&mut self, (): ()) {}
 }
 
+/// A container whose end is not read yet; an object with the key whose value comes next.
+enum Open<S: Sink> {
+    Array(S::Array),
+    Object(S::Object, String),
+}
+
+/// A container after one more node.
+enum Attached<S: Sink> {
+    Open(Open<S>),
+    Closed(S::Node),
+}
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
 }
 
 impl Parser<'_> {
+    /// Reads the whole text. Open containers stand on a stack of our own, so depth costs no thread's stack.
     fn document<S: Sink>(&mut self, sink: &mut S) -> Result<S::Node, ValueError> {
-        let node = self.value(sink, 0)?;
-        self.skip_blanks();
-        if self.at < self.text.len() {
-            return Err(self.expected("end of input"));
+        let mut open: Vec<Open<S>> = Vec::new();
+        loop {
+            if open.len() > DEPTH_MAX {
+                return Err(too_deep());
+            }
+            let Some(mut node) = self.begin(sink, &mut open)? else { continue };
+            // The node may be the last of its container, and that of its own.
+            loop {
+                let Some(container) = open.pop() else {
+                    self.skip_blanks();
+                    return if self.at < self.text.len() {
+                        Err(self.expected("end of input"))
+                    } else {
+                        Ok(node)
+                    };
+                };
+                match self.attach(sink, container, node)? {
+                    Attached::Closed(whole) => node = whole,
+                    Attached::Open(container) => {
+                        open.push(container);
+                        break;
+                    }
+                }
+            }
         }
-        Ok(node)
+    }
+
+    /// Reads a scalar or an empty container, or opens a container and returns `None`.
+    fn begin<S: Sink>(
+        &mut self,
+        sink: &mut S,
+        open: &mut Vec<Open<S>>,
+    ) -> Result<Option<S::Node>, ValueError> {
+        self.skip_blanks();
+        match self.peek() {
+            Some(b'{') => {
+                self.at += 1;
+                let object = sink.object();
+                if self.eat(b'}') {
+                    return Ok(Some(sink.end_object(object)));
+                }
+                let key = self.key::<S>()?;
+                open.push(Open::Object(object, key));
+                Ok(None)
+            }
+            Some(b'[') => {
+                self.at += 1;
+                let array = sink.array();
+                if self.eat(b']') {
+                    return Ok(Some(sink.end_array(array)));
+                }
+                open.push(Open::Array(array));
+                Ok(None)
+            }
+            Some(b'"') => {
+                let text = self.string(S::DECODES)?;
+                sink.string(text).map(Some)
+            }
+            Some(b'-' | b'0'..=b'9') => {
+                let text = self.number()?;
+                sink.number(text).map(Some)
+            }
+            _ => self.word(sink).map(Some),
+        }
+    }
+
+    /// Puts a node into its container and reads what follows: the end, or a comma and perhaps the next key.
+    fn attach<S: Sink>(
+        &mut self,
+        sink: &mut S,
+        container: Open<S>,
+        node: S::Node,
+    ) -> Result<Attached<S>, ValueError> {
+        match container {
+            Open::Array(mut array) => {
+                sink.element(&mut array, node);
+                if self.eat(b']') {
+                    return Ok(Attached::Closed(sink.end_array(array)));
+                }
+                if !self.eat(b',') {
+                    return Err(self.expected("\",\" or \"]\""));
+                }
+                Ok(Attached::Open(Open::Array(array)))
+            }
+            Open::Object(mut object, key) => {
+                sink.pair(&mut object, key, node)?;
+                if self.eat(b'}') {
+                    return Ok(Attached::Closed(sink.end_object(object)));
+                }
+                if !self.eat(b',') {
+                    return Err(self.expected("\",\" or \"}\""));
+                }
+                let key = self.key::<S>()?;
+                Ok(Attached::Open(Open::Object(object, key)))
+            }
+        }
+    }
+
+    fn key<S: Sink>(&mut self) -> Result<String, ValueError> {
+        self.skip_blanks();
+        if self.peek() != Some(b'"') {
+            return Err(self.expected("string"));
+        }
+        let key = self.string(S::DECODES)?;
+        if self.eat(b':') { Ok(key) } else { Err(self.expected("\":\"")) }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -148,71 +260,6 @@ impl Parser<'_> {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);
         found
-    }
-
-    fn value<S: Sink>(&mut self, sink: &mut S, depth: usize) -> Result<S::Node, ValueError> {
-        if depth > DEPTH_MAX {
-            return Err(ValueError::new(ValueErrorKind::TooComplex, "stack depth limit exceeded")
-                .with_detail(format!("JSON may be nested {DEPTH_MAX} levels deep.")));
-        }
-        self.skip_blanks();
-        match self.peek() {
-            Some(b'{') => self.object(sink, depth),
-            Some(b'[') => self.array(sink, depth),
-            Some(b'"') => {
-                let text = self.string(S::DECODES)?;
-                sink.string(text)
-            }
-            Some(b'-' | b'0'..=b'9') => {
-                let text = self.number()?;
-                sink.number(text)
-            }
-            _ => self.word(sink),
-        }
-    }
-
-    fn object<S: Sink>(&mut self, sink: &mut S, depth: usize) -> Result<S::Node, ValueError> {
-        self.at += 1;
-        let mut object = sink.object();
-        if self.eat(b'}') {
-            return Ok(sink.end_object(object));
-        }
-        loop {
-            self.skip_blanks();
-            if self.peek() != Some(b'"') {
-                return Err(self.expected("string"));
-            }
-            let key = self.string(S::DECODES)?;
-            if !self.eat(b':') {
-                return Err(self.expected("\":\""));
-            }
-            let node = self.value(sink, depth + 1)?;
-            sink.pair(&mut object, key, node)?;
-            if self.eat(b'}') {
-                return Ok(sink.end_object(object));
-            }
-            if !self.eat(b',') {
-                return Err(self.expected("\",\" or \"}\""));
-            }
-        }
-    }
-
-    fn array<S: Sink>(&mut self, sink: &mut S, depth: usize) -> Result<S::Node, ValueError> {
-        self.at += 1;
-        let mut array = sink.array();
-        if self.eat(b']') {
-            return Ok(sink.end_array(array));
-        }
-        loop {
-            let node = self.value(sink, depth + 1)?;
-            sink.element(&mut array, node);
-            if self.eat(b']') {
-                return Ok(sink.end_array(array));
-            }
-            if !self.eat(b',') {
-                return Err(self.expected("\",\" or \"]\""));
-            }
-        }
     }
 
     fn word<S: Sink>(&mut self, sink: &mut S) -> Result<S::Node, ValueError> {

@@ -104,6 +104,8 @@ impl Numeric {
             let shift = i32::from(scale) + i32::from(b_scale) - i32::from(a_scale);
             if shift >= 0
                 && let Some(dividend) = pow10(shift as u16).and_then(|factor| a.checked_mul(factor))
+                // The one quotient that does not fit is this number by -1.
+                && dividend != i128::MIN
             {
                 return Ok(Numeric::from_i128(div_round_small(dividend, b), scale));
             }

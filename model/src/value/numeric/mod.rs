@@ -406,3 +406,6 @@ fn strip_big(mut mantissa: BigInt, mut scale: u16) -> (BigInt, u16) {
     }
     (mantissa, scale)
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,10 +11,9 @@ pub fn parse_array(
     text: &str,
     context: &Context,
 ) -> Result<Array, ValueError> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, origin: 0 };
     let bounds = reader.bounds()?;
     let mut shape = Shape::default();
-    let mut values = Vec::new();
     reader.skip_blanks();
     if reader.peek() != Some(b'{') {
         let detail = match bounds {
@@ -23,25 +22,32 @@ pub fn parse_array(
         };
         return Err(reader.malformed(detail));
     }
-    let mut parse_one = |text: Option<&str>| -> Result<Value, ValueError> {
-        text.map_or(Ok(Value::Null), |text| super::parse(element.as_type(), typmod, text, context))
-    };
-    reader.level(0, &mut shape, &mut values, &mut parse_one)?;
+    // PostgreSQL judges the structure before any element, and quotes it without its bounds.
+    reader.origin = reader.at;
+    let mut elements = Vec::new();
+    reader.level(0, &mut shape, &mut elements)?;
     reader.skip_blanks();
     if reader.at < text.len() {
         return Err(reader.malformed("Junk after closing right brace."));
     }
-    let lengths = if values.is_empty() { Vec::new() } else { shape.lengths };
+    reader.origin = 0;
+    let lengths = if elements.is_empty() { Vec::new() } else { shape.lengths };
+    let mismatched = bounds
+        .as_ref()
+        .is_some_and(|bounds| !bounds.iter().map(|bound| bound.length as usize).eq(lengths.iter().copied()));
+    if mismatched {
+        return Err(reader.malformed("Specified array dimensions do not match array contents."));
+    }
+    let values = elements.into_iter().map(|element_text| match element_text {
+        Some(text) => super::parse(element.as_type(), typmod, &text, context),
+        None => Ok(Value::Null),
+    });
+    let values = values.collect::<Result<Vec<_>, _>>()?;
     let Some(bounds) = bounds else {
         let dimensions =
             lengths.iter().map(|length| Dimension { length: *length as i32, lower: 1 }).collect();
         return Array::new(element, dimensions, values);
     };
-    if bounds.len() != lengths.len()
-        || bounds.iter().zip(&lengths).any(|(bound, length)| bound.length as usize != *length)
-    {
-        return Err(reader.malformed("Specified array dimensions do not match array contents."));
-    }
     Array::new(element, bounds, values)
 }
 
@@ -56,6 +62,8 @@ struct Shape {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// Where the text that messages quote begins.
+    origin: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -70,7 +78,7 @@ impl<'a> Reader<'a> {
     }
 
     fn malformed(&self, detail: impl Into<String>) -> ValueError {
-        let message = format!("malformed array literal: \"{}\"", self.text);
+        let message = format!("malformed array literal: \"{}\"", &self.text[self.origin..]);
         ValueError::new(ValueErrorKind::InvalidText, message).with_detail(detail)
     }
 
@@ -138,8 +146,7 @@ impl<'a> Reader<'a> {
         &mut self,
         depth: usize,
         shape: &mut Shape,
-        values: &mut Vec<Value>,
-        parse_one: &mut impl FnMut(Option<&str>) -> Result<Value, ValueError>,
+        elements: &mut Vec<Option<String>>,
     ) -> Result<(), ValueError> {
         if depth >= DIMENSIONS_MAX {
             let message = format!(
@@ -172,14 +179,14 @@ impl<'a> Reader<'a> {
                     if shape.complete && shape.lengths.len() == depth + 1 {
                         return Err(self.malformed("Unexpected \"{\" character."));
                     }
-                    self.level(depth + 1, shape, values, parse_one)?;
+                    self.level(depth + 1, shape, elements)?;
                 }
                 Some(_) => {
                     if shape.lengths.len() > depth + 1 {
                         return Err(self.malformed("Unexpected array element."));
                     }
                     shape.complete = true;
-                    self.element(values, parse_one)?;
+                    self.element(elements)?;
                 }
             }
             count += 1;
@@ -200,11 +207,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn element(
-        &mut self,
-        values: &mut Vec<Value>,
-        parse_one: &mut impl FnMut(Option<&str>) -> Result<Value, ValueError>,
-    ) -> Result<(), ValueError> {
+    fn element(&mut self, elements: &mut Vec<Option<String>>) -> Result<(), ValueError> {
         let mut text = String::new();
         let quoted = self.peek() == Some(b'"');
         self.at += usize::from(quoted);
@@ -244,7 +247,7 @@ impl<'a> Reader<'a> {
         }
         text.truncate(kept);
         let null = !escaped_any && text.eq_ignore_ascii_case("null");
-        values.push(parse_one(if null { None } else { Some(&text) })?);
+        elements.push(if null { None } else { Some(text) });
         Ok(())
     }
 }
