@@ -249,6 +249,24 @@ fn the_last_handle_may_be_dropped_by_a_callback() {
 }
 
 #[test]
+fn a_log_that_began_above_0_can_be_told_what_came_before() {
+    let sim = Sim::new();
+    let (log, _) = open(&sim);
+    create(&log, G);
+    append(&log, G, 5..7, 10);
+    assert_eq!(log.state(G).unwrap().last_purged, None);
+    durable(|callback| log.purge_upto(G, id(4), callback));
+    let check = |log: &Log| {
+        let state = log.state(G).unwrap();
+        assert_eq!((state.last_purged, state.first_index, state.last), (Some(id(4)), 5, Some(id(6))));
+        assert_eq!(log.entries(G, 5..9).unwrap(), entries(5..7, 10));
+    };
+    check(&log);
+    log.close();
+    check(&open(&sim).0);
+}
+
+#[test]
 fn an_empty_change_is_answered_too() {
     let (log, _) = open(&Sim::new());
     create(&log, G);
