@@ -438,7 +438,8 @@ impl Type {
         name + suffix
     }
 
-    /// The name as in error messages: `integer`, `timestamp with time zone`, `text[]`.
+    /// The name as in error messages: `integer`, `timestamp with time zone`; of an array, its element's. `Display`
+    /// adds the brackets.
     pub fn display_name(self) -> &'static str {
         self.facts().display
     }

@@ -29,6 +29,9 @@ pub(crate) fn write_f64(value: f64, out: &mut String) {
     if let Some(word) = special_word(value) {
         return out.push_str(word);
     }
+    if write_whole(value, 1e15, out) {
+        return;
+    }
     let bits = value.to_bits();
     let (fraction, exponent) = (bits & ((1 << 52) - 1), (bits >> 52 & 0x7ff) as i32);
     let binary = Binary::new(fraction, exponent, 52, 1_075);
@@ -45,10 +48,24 @@ pub(crate) fn write_f32(value: f32, out: &mut String) {
     if let Some(word) = special_word(f64::from(value)) {
         return out.push_str(word);
     }
+    if write_whole(f64::from(value), 1e6, out) {
+        return;
+    }
     let bits = value.to_bits();
     let (fraction, exponent) = (bits & ((1 << 23) - 1), (bits >> 23 & 0xff) as i32);
     let binary = Binary::new(u64::from(fraction), exponent, 23, 150);
     write(bits >> 31 == 1, &shortest(value.abs(), &binary, |text| text.parse() == Ok(value.abs())), 6, out);
+}
+
+/// Writes a whole number below the bound at which exponents begin; such numbers are exact and frequent.
+fn write_whole(value: f64, bound: f64, out: &mut String) -> bool {
+    let whole = value as i64;
+    let fits = value.abs() < bound && whole as f64 == value && !(whole == 0 && value.is_sign_negative());
+    if fits {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{whole}");
+    }
+    fits
 }
 
 fn special_word(value: f64) -> Option<&'static str> {
@@ -123,12 +140,16 @@ impl Decimal {
 
     /// The value as an odd number times a power of two; `None` when it is none of at most 128 bits.
     fn binary(&self) -> Option<(u128, i32)> {
-        let mut number: u128 = self.digits.parse().ok().filter(|number| *number != 0)?;
         let power = self.exponent + 1 - self.digits.len() as i32;
+        // Seventeen digits cannot be divided by so many fives.
+        if power < -25 {
+            return None;
+        }
+        let mut number = u128::from(self.digits.parse::<u64>().ok().filter(|number| *number != 0)?);
         let fives = 5u128.checked_pow(power.unsigned_abs())?;
         if power >= 0 {
             number = number.checked_mul(fives)?;
-        } else if number % fives == 0 {
+        } else if number.is_multiple_of(fives) {
             number /= fives;
         } else {
             return None;

@@ -10,6 +10,9 @@ use crate::value::{Context, ValueError, ValueErrorKind};
 
 /// Reads a date: `2024-01-15`, `January 15, 2024`, `20240115`, `infinity`, …
 pub fn parse_date(text: &str, context: &Context) -> Result<Date, ValueError> {
+    if let Some((days, [])) = iso_day(text.as_bytes()) {
+        return Ok(Date(days as i32));
+    }
     let decoded = decode(text, "date", context)?;
     match decoded.special {
         Some(Special::Infinity) => return Ok(Date::INFINITY),
@@ -51,6 +54,9 @@ pub fn parse_time(text: &str, context: &Context) -> Result<Time, ValueError> {
 
 /// Reads a timestamp; a zone in the text is ignored, as PostgreSQL ignores it.
 pub fn parse_timestamp(text: &str, context: &Context) -> Result<Timestamp, ValueError> {
+    if let Some((micros, [])) = iso_timestamp(text.as_bytes()) {
+        return Ok(Timestamp(micros));
+    }
     let decoded = decode(text, "timestamp", context)?;
     if let Some(special) = decoded.special {
         return special_timestamp(special, decoded.time, text, "timestamp", context);
@@ -61,6 +67,12 @@ pub fn parse_timestamp(text: &str, context: &Context) -> Result<Timestamp, Value
 /// Reads a timestamp with time zone; without a zone in the text the session's holds.
 pub fn parse_timestamptz(text: &str, context: &Context) -> Result<Timestamp, ValueError> {
     let name = "timestamp with time zone";
+    if let Some((local, zone)) = iso_timestamp(text.as_bytes())
+        && let Some(offset) =
+            iso_offset(zone).or_else(|| zone.is_empty().then(|| context.zone.offset_of_local(local)))
+    {
+        return Ok(Timestamp(local - i64::from(offset) * SECOND));
+    }
     let decoded = decode(text, name, context)?;
     match decoded.special {
         Some(Special::Infinity) => return Ok(Timestamp::INFINITY),
@@ -80,6 +92,57 @@ pub fn parse_timestamptz(text: &str, context: &Context) -> Result<Timestamp, Val
         None => context.zone.offset_of_local(local),
     };
     in_range(local.checked_sub(i64::from(offset) * SECOND).unwrap_or(i64::MAX - 1), text)
+}
+
+/// `YYYY-MM-DD`, by far the most frequent form: days since 2000-01-01 and what follows. Anything else, and days that
+/// do not exist, are left to the general way.
+fn iso_day(text: &[u8]) -> Option<(i64, &[u8])> {
+    let ([a, b, c, d, b'-', e, f, b'-', g, h], rest) = text.split_first_chunk::<10>()? else { return None };
+    let year = i64::from(two_digits(*a, *b)?) * 100 + i64::from(two_digits(*c, *d)?);
+    let (month, day) = (two_digits(*e, *f)?, two_digits(*g, *h)?);
+    let exists = year > 0 && (1..=12).contains(&month) && day > 0 && day <= days_in_month(year, month);
+    exists.then(|| (days_from_civil(Civil { year, month, day }), rest))
+}
+
+/// `YYYY-MM-DD HH:MM:SS` with up to six digits of a fraction: microseconds since 2000-01-01 and what follows.
+fn iso_timestamp(text: &[u8]) -> Option<(i64, &[u8])> {
+    let (days, rest) = iso_day(text)?;
+    let ([b' ' | b'T', a, b, b':', c, d, b':', e, f], mut rest) = rest.split_first_chunk::<9>()? else {
+        return None;
+    };
+    let (hour, minute, second) = (two_digits(*a, *b)?, two_digits(*c, *d)?, two_digits(*e, *f)?);
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let mut micros =
+        days * DAY + i64::from(hour) * HOUR + i64::from(minute) * MINUTE + i64::from(second) * SECOND;
+    if let Some(digits) = rest.strip_prefix(b".") {
+        let count = digits.iter().take_while(|digit| digit.is_ascii_digit()).count();
+        if !(1..=6).contains(&count) {
+            return None;
+        }
+        let fraction = digits[..count].iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
+        micros += fraction * 10i64.pow(6 - count as u32);
+        rest = &digits[count..];
+    }
+    Some((micros, rest))
+}
+
+/// `Z`, `+HH` or `+HH:MM` in seconds east.
+fn iso_offset(text: &[u8]) -> Option<i32> {
+    let (sign, hours, minutes) = match text {
+        b"Z" => return Some(0),
+        [sign @ (b'+' | b'-'), a, b] => (sign, two_digits(*a, *b)?, 0),
+        [sign @ (b'+' | b'-'), a, b, b':', c, d] => (sign, two_digits(*a, *b)?, two_digits(*c, *d)?),
+        _ => return None,
+    };
+    let seconds = i32::from(hours) * 3_600 + i32::from(minutes) * 60;
+    let known = hours <= 15 && minutes <= 59;
+    known.then_some(if *sign == b'-' { -seconds } else { seconds })
+}
+
+fn two_digits(tens: u8, ones: u8) -> Option<u8> {
+    (tens.is_ascii_digit() && ones.is_ascii_digit()).then(|| (tens - b'0') * 10 + ones - b'0')
 }
 
 fn special_timestamp(
