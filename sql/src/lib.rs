@@ -14,6 +14,7 @@
 pub mod batch;
 mod bind;
 pub mod context;
+pub mod copy;
 pub mod dml;
 pub mod eval;
 pub mod execute;

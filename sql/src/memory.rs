@@ -2,6 +2,8 @@
 //!
 //! Invariants:
 //! - What operators hold is charged before it is used; a [`Charge`] gives back what it took when it is dropped.
+//! - The first [`FREE`] bytes of each charge are not counted, so that an operator with next to nothing is never refused
+//!   because its neighbours hold much; a statement has few operators.
 //! - A statement's charges never exceed its own limit, nor all statements' the pool's. Beyond that an operator spills, or
 //!   the statement ends with `53200`; the process lives on.
 //!
@@ -13,6 +15,9 @@ use std::sync::{
 };
 
 use model::{Code, Error, Result};
+
+/// What each operator may hold without being counted.
+pub const FREE: usize = 16 * 1024;
 
 /// What all statements of the server may hold together.
 #[derive(Debug)]
@@ -109,12 +114,13 @@ impl Charge {
     /// Holds so many bytes from now on, or tells that they are not to be had.
     #[must_use]
     pub fn try_set(&mut self, bytes: usize) -> bool {
-        if bytes > self.bytes {
-            if !self.budget.take(bytes - self.bytes) {
+        let (before, now) = (counted(self.bytes), counted(bytes));
+        if now > before {
+            if !self.budget.take(now - before) {
                 return false;
             }
         } else {
-            self.budget.give_back(self.bytes - bytes);
+            self.budget.give_back(before - now);
         }
         self.bytes = bytes;
         true
@@ -143,9 +149,13 @@ impl Charge {
     }
 }
 
+fn counted(bytes: usize) -> usize {
+    bytes.saturating_sub(FREE)
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.budget.give_back(self.bytes);
+        self.budget.give_back(counted(self.bytes));
     }
 }
 
@@ -158,12 +168,12 @@ mod tests {
         let pool = Pool::new(100);
         let (one, two) = (pool.budget(80), pool.budget(80));
         let (mut a, mut b) = (one.charge("a sort"), two.charge("a hash join"));
-        assert!(!a.try_set(81));
-        assert!(a.try_set(70));
-        let refused = b.set(40).expect_err("only 30 are left");
+        assert!(!a.try_set(FREE + 81));
+        assert!(a.try_set(FREE + 70));
+        let refused = b.set(FREE + 40).expect_err("only 30 are left");
         assert_eq!(refused.code(), Code::OutOfMemory);
         assert_eq!(two.used(), 0);
-        assert!(b.try_set(30));
+        assert!(b.try_set(FREE + 30));
         assert_eq!(pool.used(), 100);
     }
 
@@ -172,8 +182,8 @@ mod tests {
         let pool = Pool::new(100);
         let budget = pool.budget(100);
         let mut charge = budget.charge("a sort");
-        charge.add(60).expect("there is room");
-        assert!(charge.try_set(20));
+        charge.add(FREE + 60).expect("there is room");
+        assert!(charge.try_set(FREE + 20));
         assert_eq!(pool.used(), 20);
         drop(charge);
         assert_eq!(pool.used(), 0);

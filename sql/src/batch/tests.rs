@@ -153,8 +153,8 @@ fn a_selection_of_a_selection_counts_logical_rows() {
 
 #[test]
 fn nulls_are_filled_in_where_no_row_is_found() {
-    let column = Column::from_values(Type::Text, &[Value::from("a"), Value::from("b")]);
+    let column = Column::from_values(Type::Text, &[Value::text("a"), Value::text("b")]);
     let gathered = column.gather_or_null(&[1, super::NO_ROW, 0]);
     let values: Vec<Value> = (0..3).map(|row| gathered.value(row)).collect();
-    assert_eq!(values, [Value::from("b"), Value::Null, Value::from("a")]);
+    assert_eq!(values, [Value::text("b"), Value::Null, Value::text("a")]);
 }

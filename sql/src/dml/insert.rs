@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use model::{
     Result, Value,
     port::{BoxFuture, LockMode},
@@ -22,61 +21,49 @@ use crate::{
     txn::Base,
 };
 
-/// The operator.
-pub struct Insert {
-    runtime: Runtime,
-    node: usize,
-    table: Arc<Table>,
-    source: Option<Box<dyn Operator>>,
-    writer: RowWriter,
-    unique: Unique,
-    foreign: Foreign,
-    conflict: Option<Conflict>,
-    returning: Returning,
+/// Puts new rows into a table: what INSERT and COPY share.
+pub struct Inserter {
+    pub(super) runtime: Runtime,
+    pub(super) table: Arc<Table>,
+    pub(super) writer: RowWriter,
+    pub(super) unique: Unique,
+    pub(super) foreign: Foreign,
+    rows: u64,
 }
 
-impl Insert {
-    /// Inserts the rows of a source.
-    pub fn new(node: usize, plan: &plan::Insert, source: Box<dyn Operator>, runtime: &Runtime) -> Self {
-        let table = &plan.table;
+impl Inserter {
+    /// For rows of a table.
+    pub fn new(table: &Arc<Table>, rules: &plan::RowRules, runtime: &Runtime) -> Self {
         Self {
             runtime: runtime.clone(),
-            node,
-            source: Some(source),
-            writer: RowWriter::new(table, &plan.rules, runtime),
+            writer: RowWriter::new(table, rules, runtime),
             unique: Unique::new(table, runtime),
             foreign: Foreign::new(table, runtime),
-            conflict: plan.on_conflict.as_ref().map(|on| Conflict::new(on, table, runtime)),
-            returning: Returning::new(plan.returning.as_deref(), table.columns.len(), runtime),
             table: Arc::clone(table),
+            rows: 0,
         }
     }
 
-    async fn run(&mut self, mut source: Box<dyn Operator>) -> Result<()> {
-        while let Some(batch) = source.next().await? {
-            self.runtime.pace().await?;
-            if batch.is_empty() {
-                continue;
-            }
-            let rows = self.writer.complete(batch).await?;
-            let made = self.writer.encode(&rows, None)?;
-            match self.conflict.take() {
-                None => self.insert(&rows, &made).await?,
-                Some(mut conflict) => {
-                    let changed = conflict
-                        .run(&mut self.writer, &mut self.unique, &mut self.foreign, &rows, &made)
-                        .await?;
-                    self.runtime.count_affected(self.node, changed.len() as u64);
-                    self.returning.add(&self.runtime, &changed).await?;
-                    self.conflict = Some(conflict);
-                }
-            }
-            check_size(&self.runtime)?;
-        }
-        self.foreign.finish().await
+    /// Puts in whole rows; answers them as they became.
+    pub async fn insert(&mut self, rows: Batch) -> Result<Batch> {
+        let rows = self.writer.complete(rows).await?;
+        let made = self.writer.encode(&rows, None)?;
+        self.put(&rows, &made).await?;
+        Ok(rows)
     }
 
-    async fn insert(&mut self, rows: &Batch, made: &[NewRow]) -> Result<()> {
+    /// Whether whole rows would be refused, without putting them in.
+    pub async fn judge(&mut self, rows: Batch) -> Result<()> {
+        let rows = self.writer.complete(rows).await?;
+        let made = self.writer.encode(&rows, None)?;
+        let keys = claims(&self.unique, &rows, &made)?;
+        for (row, keys) in keys.iter().enumerate() {
+            self.unique.refuse_taken(keys, &rows.row(row), None)?;
+        }
+        Ok(())
+    }
+
+    async fn put(&mut self, rows: &Batch, made: &[NewRow]) -> Result<()> {
         let keys = claims(&self.unique, rows, made)?;
         if self.runtime.statement.locks_rows() {
             let all: Vec<UniqueKey> = keys.iter().flatten().cloned().collect();
@@ -89,9 +76,73 @@ impl Insert {
             put_new(&self.runtime, &self.table, new)?;
             self.unique.note(keys, &new.key);
         }
-        self.foreign.note_new(rows, made)?;
-        self.runtime.count_affected(self.node, made.len() as u64);
-        self.returning.add(&self.runtime, rows).await
+        self.rows += made.len() as u64;
+        self.foreign.note_new(rows, made)
+    }
+
+    /// Judges what can only be judged at the end.
+    pub async fn finish(&mut self) -> Result<()> {
+        self.foreign.finish().await
+    }
+
+    /// Rows put in since [`Inserter::begin_commit`].
+    pub fn rows_since_commit(&self) -> u64 {
+        self.rows
+    }
+
+    /// What was put in so far is committed.
+    pub fn begin_commit(&mut self) {
+        self.rows = 0;
+        self.unique = Unique::new(&self.table, &self.runtime);
+    }
+}
+
+/// The operator.
+pub struct Insert {
+    runtime: Runtime,
+    node: usize,
+    source: Option<Box<dyn Operator>>,
+    inserter: Inserter,
+    conflict: Option<Conflict>,
+    returning: Returning,
+}
+
+impl Insert {
+    /// Inserts the rows of a source.
+    pub fn new(node: usize, plan: &plan::Insert, source: Box<dyn Operator>, runtime: &Runtime) -> Self {
+        let table = &plan.table;
+        Self {
+            runtime: runtime.clone(),
+            node,
+            source: Some(source),
+            inserter: Inserter::new(table, &plan.rules, runtime),
+            conflict: plan.on_conflict.as_ref().map(|on| Conflict::new(on, table, runtime)),
+            returning: Returning::new(plan.returning.as_deref(), table.columns.len(), runtime),
+        }
+    }
+
+    async fn run(&mut self, mut source: Box<dyn Operator>) -> Result<()> {
+        while let Some(batch) = source.next().await? {
+            self.runtime.pace().await?;
+            if batch.is_empty() {
+                continue;
+            }
+            let changed = match &mut self.conflict {
+                None => self.inserter.insert(batch).await?,
+                Some(conflict) => {
+                    let inserter = &mut self.inserter;
+                    let rows = inserter.writer.complete(batch).await?;
+                    let made = inserter.writer.encode(&rows, None)?;
+                    conflict
+                        .run(&mut inserter.writer, &mut inserter.unique, &mut inserter.foreign, &rows, &made)
+                        .await?
+                }
+            };
+            self.runtime.count_affected(self.node, changed.len() as u64);
+            self.returning.add(&self.runtime, &changed).await?;
+            check_size(&self.runtime)?;
+        }
+        self.inserter.finish().await
     }
 }
 
@@ -109,8 +160,7 @@ pub(super) fn claims(unique: &Unique, rows: &Batch, made: &[NewRow]) -> Result<V
 
 /// Buffers a row under a key that no row has.
 pub(super) fn put_new(runtime: &Runtime, table: &Table, new: &NewRow) -> Result<()> {
-    let row: Bytes = new.row.clone();
-    runtime.statement.write(&new.partition, table.id, new.key.clone(), Base::Absent, Some(row))
+    runtime.statement.write(&new.partition, table.id, new.key.clone(), Base::Absent, Some(new.row.clone()))
 }
 
 impl Operator for Insert {

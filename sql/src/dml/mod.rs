@@ -31,7 +31,7 @@ mod update;
 pub use delete::Delete;
 pub use error::{unique_violation, unique_violation_by_key};
 pub use foreign::TableRules;
-pub use insert::Insert;
+pub use insert::{Insert, Inserter};
 pub use merge::Merge;
 pub use row_id::RowIds;
 pub use rows::{NewRow, RowWriter};
@@ -100,4 +100,4 @@ fn check_size(runtime: &Runtime) -> Result<()> {
 }
 
 /// `transaction.bytes_max`.
-const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;
+pub(crate) const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;

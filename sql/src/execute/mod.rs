@@ -34,6 +34,8 @@ mod values;
 mod window;
 
 #[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
