@@ -81,6 +81,20 @@ impl Keystead {
         Ok(server)
     }
 
+    /// Starts in a directory that is there already and stays when this value goes.
+    pub fn open(data: &Path) -> io::Result<Keystead> {
+        let mut server = Keystead {
+            log: data.with_extension("log"),
+            _temporary: None,
+            data: data.to_path_buf(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            running: None,
+        };
+        server.restart()?;
+        Ok(server)
+    }
+
     /// Sets an environment variable for the next start.
     pub fn set_environment(&mut self, name: &str, value: &str) {
         self.environment.retain(|(n, _)| n != name);
@@ -103,6 +117,7 @@ impl Keystead {
         let stdout = process.stdout.take().expect("stdout was piped");
         let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
+            // When the process ends the channel closes, and the wait below with it.
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 if let Some(ready) = Ready::parse(&line) {
                     let _ = sender.send(ready);

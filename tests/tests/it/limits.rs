@@ -235,3 +235,44 @@ fn timeouts_end_what_they_are_for() {
     let said = holder.read().map(|m| wire::problem(&m.body).code);
     assert!(matches!(said.as_deref(), Ok("25P03") | Err(_)), "{said:?}");
 }
+
+/// P18: fifty at once, each wanting more than its share, inside a limit they cannot all have.
+#[test]
+fn fifty_sorts_at_once_stay_inside_the_memory_limit() {
+    const LIMIT: u64 = 256 << 20;
+    let server = Keystead::start_with(&[], &[("KEYSTEAD_MEMORY_LIMIT", "256MiB")]).unwrap();
+    let address = server.address().unwrap();
+    let sql = "SELECT g, repeat('x', 200) AS t FROM generate_series(1, 60000) g ORDER BY md5(g::text), t OFFSET 59999";
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..50 {
+            let (sender, address) = (sender.clone(), &address);
+            scope.spawn(move || {
+                let code = match Wire::connect(address).and_then(|mut wire| wire.query(sql)) {
+                    Ok(reply) => reply.code().to_owned(),
+                    Err(error) => format!("connection: {error}"),
+                };
+                sender.send(code).unwrap();
+            });
+        }
+        drop(sender);
+        let mut highest = 0;
+        let mut codes = Vec::new();
+        while codes.len() < 50 {
+            match receiver.recv_timeout(Duration::from_millis(20)) {
+                Ok(code) => codes.push(code),
+                Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                    highest = highest.max(server.resident_bytes().unwrap_or_default());
+                }
+                Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let refused = codes.iter().filter(|code| code.starts_with("53")).count();
+        println!("{refused} of {} refused, at most {} MiB resident", codes.len(), highest >> 20);
+        for code in &codes {
+            assert!(code.is_empty() || code.starts_with("53"), "{code}");
+        }
+        assert!(highest < LIMIT + LIMIT * 15 / 100, "{} MiB resident", highest >> 20);
+    });
+    assert_eq!(server.connect().unwrap().query("SELECT 1").unwrap().scalar(), Some("1"));
+}

@@ -1,6 +1,7 @@
 //! One binary of end-to-end tests: the code checks itself, then the server is asked from outside.
 
 mod crash;
+mod damage;
 mod guarantees;
 mod life;
 mod limits;
