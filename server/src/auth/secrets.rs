@@ -1,7 +1,8 @@
 //! Secrets of the directory: the admin's of the first start, the tokens that are known, and the server's pepper.
 //!
 //! Invariants:
-//! - `admin.json` is written once, at the first start, readable by its owner only; the server never reads it again.
+//! - `admin.json` is written once, at the first start, readable by its owner only; the server reads it again only
+//!   to finish a first start that was cut off.
 //! - `secrets.json` holds the pepper and keyed hashes of tokens; a token cannot be computed from them. A token has 256
 //!   random bits, so a fast hash is enough.
 //! - Nothing is built in: without a file there is no token and no password that works.

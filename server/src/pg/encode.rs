@@ -188,7 +188,7 @@ impl Output {
                 out.extend_from_slice(&column.origin.1.to_be_bytes());
                 out.extend_from_slice(&column.data_type.oid().to_be_bytes());
                 out.extend_from_slice(&column.data_type.len().to_be_bytes());
-                out.extend_from_slice(&column.typmod.to_be_bytes());
+                out.extend_from_slice(&column.typmod.0.to_be_bytes());
                 out.extend_from_slice(&(format(at) as u16).to_be_bytes());
             }
         });

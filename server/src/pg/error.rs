@@ -55,25 +55,21 @@ pub(super) fn severity(code: Code) -> Severity {
 
 /// Writes an ErrorResponse.
 pub(super) fn put_error(output: &mut Output, severity: Severity, error: &Error) {
-    output.message(b'E', |out| put_fields(out, severity, error));
+    output.message(b'E', |out| put_fields(out, severity.text(), error));
 }
 
-/// Writes a NoticeResponse. Notices with an error's code, such as `25001`, are warnings.
-pub(super) fn put_notice(output: &mut Output, notice: &Error) {
-    let severity = match severity(notice.code()) {
-        Severity::Notice => Severity::Notice,
-        Severity::Error | Severity::Fatal | Severity::Warning => Severity::Warning,
-    };
+/// Writes a NoticeResponse. Its severity is the notice's own: a notice may carry an error's code, such as `25001`.
+pub(super) fn put_notice(output: &mut Output, severity: &str, notice: &Error) {
     output.message(b'N', |out| put_fields(out, severity, notice));
 }
 
-fn put_fields(out: &mut Vec<u8>, severity: Severity, error: &Error) {
+fn put_fields(out: &mut Vec<u8>, severity: &str, error: &Error) {
     let mut field = |letter: u8, text: &str| {
         out.push(letter);
         put_text(out, text);
     };
-    field(b'S', severity.text());
-    field(b'V', severity.text());
+    field(b'S', severity);
+    field(b'V', severity);
     field(b'C', error.code().sqlstate());
     field(b'M', error.message());
     let object = error.object();

@@ -292,7 +292,7 @@ mod tests {
         input.consume(frame);
         let Ok(Next::Whole(frame)) = input.next(LIMIT) else { panic!("a whole frame") };
         input.consume(frame);
-        assert_eq!(input.next(LIMIT), Ok(Next::Missing(3)));
+        assert!(matches!(input.next(LIMIT), Ok(Next::Missing(3))));
         input.room(3).extend_from_slice(b"\0\0\x04");
         assert!(matches!(input.next(LIMIT), Ok(Next::Whole(_))));
     }
@@ -307,8 +307,8 @@ mod tests {
     #[test]
     fn counts_that_cannot_be_true_are_refused() {
         assert!(Fields::of(&[0xff, 0xff, 0, 0]).count(4).is_err());
-        assert_eq!(Fields::of(&[0, 1, 0, 0, 0, 0]).count(4), Ok(1));
-        assert_eq!(Fields::of(&[0xff, 0xff, 0xff, 0xff]).value(), Ok(None));
+        assert!(matches!(Fields::of(&[0, 1, 0, 0, 0, 0]).count(4), Ok(1)));
+        assert!(matches!(Fields::of(&[0xff, 0xff, 0xff, 0xff]).value(), Ok(None)));
         assert!(Fields::of(&[0xff, 0xff, 0xff, 0xfe]).value().is_err());
         assert!(Fields::of(&[0x7f, 0xff, 0xff, 0xff]).value().is_err());
         assert!(Fields::of(b"no end").text().is_err());

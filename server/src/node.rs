@@ -1,0 +1,305 @@
+//! The composition root: what a server consists of, what starts when, and how it stops in reverse.
+//!
+//! Order of a start: descriptors → directory → ports → secrets → storage and groups → SQL → doors → `server.json` → the
+//! `ready` line. A port that is taken or a directory that is held is therefore found before anything is written.
+//!
+//! Order of a stop: readiness off → no new connections, idle sessions end → running work ends (or, after
+//! `shutdown.drain_max` or a second signal, is cancelled) → node closed, directory given back.
+//!
+//! Invariants:
+//! - Whoever sees the `ready` line can connect to every door.
+//! - The first failed write or sync of the log ends the process with code 74: nothing is acknowledged after it.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    os::unix::fs::DirBuilderExt,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use model::{port::Dispatch, time::Clock};
+use tokio::{net::TcpListener, sync::Semaphore};
+use tracing::{error, info};
+
+use crate::{
+    auth::{
+        delay::Failures,
+        scram::Verifier,
+        secrets::{Admin, Secrets},
+        tls::Tls,
+    },
+    cli::target::Running,
+    clock::SystemClock,
+    config::{Config, LogPriority},
+    descriptors,
+    exit::{Failure, Kind},
+    grpc, http,
+    mcp,
+    metrics::Metrics,
+    pg,
+    session::{Ending, Registry, handler::Callers},
+    shutdown::Shutdown,
+    spawn::Tasks,
+};
+
+/// How long cancelled work may take to end.
+const STOP_MAX: Duration = Duration::from_secs(5);
+
+/// A server that serves.
+pub struct Server {
+    node: cluster::Node,
+    registry: Arc<Registry>,
+    tasks: Tasks,
+    shutdown: Shutdown,
+    config: Config,
+    /// Where it listens.
+    pub running: Running,
+    /// What was made at the first start, to be shown once.
+    pub first: Option<Admin>,
+}
+
+/// Names and secrets that the environment may give at a first start.
+#[derive(Default)]
+pub struct Bootstrap {
+    /// Name of the superuser; `admin` if none.
+    pub user: Option<String>,
+    /// Its password; random if none.
+    pub password: Option<String>,
+    /// Name of the first database; `keystead` if none.
+    pub database: Option<String>,
+}
+
+struct Listeners {
+    sql: TcpListener,
+    http: TcpListener,
+    grpc: TcpListener,
+    peer: TcpListener,
+}
+
+impl Server {
+    /// Starts everything.
+    pub async fn start(config: Config, bootstrap: Bootstrap) -> Result<Self, Failure> {
+        raise_descriptors(&config);
+        let is_new = prepare_directory(&config.data)?;
+        let listeners = Listeners::bind(&config).await?;
+        let (secrets, first) = secrets(&config.data, is_new, &bootstrap)?;
+        let tls = match (&config.tls.cert, &config.tls.key) {
+            (Some(cert), Some(key)) => Some(Tls::open(cert, key)?),
+            _ => None,
+        };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let options = node_options(&config, &bootstrap, clock.clone())?;
+        let node = cluster::Node::open(options).await.map_err(model::Error::from)?;
+        let dispatch: Arc<dyn Dispatch> = node.router();
+
+        let tasks = Tasks::default();
+        let shutdown = Shutdown::default();
+        let metrics = Arc::new(Metrics::default());
+        let registry = Arc::new(Registry::new(config.sql.connections_max));
+        let engine = sql::engine::Engine::new(dispatch.clone(), clock.clone(), sql_options(&config));
+        let secrets = Arc::new(secrets);
+        let running = listeners.addresses()?;
+
+        let door = pg::Door {
+            config: config.sql.clone(),
+            slow_statement: config.log.slow_statement,
+            tls,
+            secrets: secrets.clone(),
+            failures: Failures::default(),
+            registry: registry.clone(),
+            engine: engine.clone(),
+            dispatch: dispatch.clone(),
+            metrics: metrics.clone(),
+            clock,
+            tasks: tasks.clone(),
+            shutdown: shutdown.clone(),
+            logins: Semaphore::new(config.sql.unauthenticated_max),
+        };
+        tasks.spawn("sql door", pg::serve(listeners.sql, Arc::new(door)));
+        let database = first_database(&dispatch);
+        let callers = Callers::new(
+            secrets,
+            engine,
+            dispatch,
+            metrics.clone(),
+            database,
+            config.sql.operations_max,
+        );
+        let callers: grpc::Callers = {
+            let callers = Arc::new(callers);
+            Arc::new(move |token: &str| callers.find(token))
+        };
+        let door = http::Door { metrics, shutdown: shutdown.clone() };
+        let routes = http::routes(door.clone(), mcp::routes(callers.clone(), mcp_options(&config)));
+        tasks.spawn("http door", http::serve(listeners.http, routes, door, tasks.clone()));
+        let draining = shutdown.draining_token();
+        tasks.spawn("grpc door", grpc::serve(listeners.grpc, callers, draining.cancelled_owned()));
+        tasks.spawn("peer door", closed_door(listeners.peer, shutdown.clone()));
+
+        running
+            .write(&config.data)
+            .map_err(|error| Failure::from_io(config.data.join("server.json").display(), &error))?;
+        Ok(Self { node, registry, tasks, shutdown, config, running, first })
+    }
+
+    /// Stops: drains, at most `shutdown.drain_max` or until `hurry` is ready, cancels what is left, closes the node.
+    pub async fn stop(self, hurry: impl Future<Output = ()>) -> Result<(), Failure> {
+        info!("draining");
+        self.shutdown.drain();
+        self.registry.end_all(Ending::Drain);
+        let drained = tokio::select! {
+            drained = self.tasks.join(self.config.drain_max) => drained,
+            () = hurry => false,
+        };
+        if !drained {
+            info!(sessions = self.registry.len(), "cancelling what still runs");
+            self.shutdown.stop();
+            self.registry.end_all(Ending::Stop);
+            if !self.tasks.join(STOP_MAX).await {
+                error!(tasks = self.tasks.len(), "tasks did not end");
+            }
+        }
+        let closed = self.node.close().await.map_err(model::Error::from);
+        Running::remove(&self.config.data);
+        closed?;
+        info!("stopped");
+        Ok(())
+    }
+}
+
+impl Listeners {
+    async fn bind(config: &Config) -> Result<Self, Failure> {
+        Ok(Self {
+            sql: bind("sql.listen", config.sql.listen).await?,
+            http: bind("http.listen", config.http_listen).await?,
+            grpc: bind("grpc.listen", config.grpc_listen).await?,
+            peer: bind("peer.listen", config.peer_listen).await?,
+        })
+    }
+
+    fn addresses(&self) -> Result<Running, Failure> {
+        let address = |listener: &TcpListener| {
+            let address = listener.local_addr().map_err(|error| Failure::from_io("listener", &error))?;
+            Ok::<String, Failure>(address.to_string())
+        };
+        Ok(Running {
+            pid: std::process::id(),
+            sql: address(&self.sql)?,
+            http: address(&self.http)?,
+            grpc: address(&self.grpc)?,
+            peer: address(&self.peer)?,
+        })
+    }
+}
+
+async fn bind(name: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|error| Failure::from_io(format!("{name} = {address}"), &error))
+}
+
+/// A door that is there and gives nothing: a node without peers answers none.
+async fn closed_door(listener: TcpListener, shutdown: Shutdown) {
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                if accepted.is_err() {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+            () = shutdown.draining() => return,
+        }
+    }
+}
+
+fn raise_descriptors(config: &Config) {
+    let needed = config.sql.connections_max as u64 + descriptors::RESERVED;
+    if let Some(limit) = descriptors::raise() {
+        if limit < needed {
+            let connections_max = config.sql.connections_max;
+            tracing::warn!(limit, connections_max, "too few file descriptors for all connections");
+        }
+    }
+}
+
+/// Makes the directory if it is not there; answers whether nothing is in it.
+fn prepare_directory(data: &Path) -> Result<bool, Failure> {
+    let cannot = |error: io::Error| {
+        let failure = Failure::from_io(format!("data directory {}", data.display()), &error);
+        match failure.kind() {
+            Kind::NotPermitted => failure,
+            _ => Failure::new(Kind::CannotCreate, failure.to_string()),
+        }
+    };
+    match fs::DirBuilder::new().mode(0o700).recursive(true).create(data) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(error)),
+        Ok(()) | Err(_) => {}
+    }
+    let mut entries = fs::read_dir(data).map_err(cannot)?;
+    Ok(entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == "lost+found")))
+}
+
+/// The secrets of the directory; new ones if it is empty.
+fn secrets(data: &Path, is_new: bool, bootstrap: &Bootstrap) -> Result<(Secrets, Option<Admin>), Failure> {
+    if !is_new {
+        return Ok((Secrets::open(data)?, None));
+    }
+    let admin = Admin::new(bootstrap.user.as_deref().unwrap_or("admin"), bootstrap.password.clone())?;
+    admin.write(data).map_err(|error| Failure::from_io(data.join("admin.json").display(), &error))?;
+    Ok((Secrets::create(data, &admin)?, Some(admin)))
+}
+
+fn node_options(
+    config: &Config,
+    bootstrap: &Bootstrap,
+    clock: Arc<dyn Clock>,
+) -> Result<cluster::Options, Failure> {
+    let mut options = cluster::Options::new(&config.data, clock);
+    options.shards = config.shards;
+    options.engine.cache_bytes = config.memory.cache_bytes_max();
+    options.log.priority = match config.log_priority {
+        LogPriority::Auto => storage::log::Priority::Auto,
+        LogPriority::Normal => storage::log::Priority::Normal,
+    };
+    // A first start that was cut off goes on with the secrets it wrote; a directory that has roles ignores this.
+    if let Ok(admin) = Admin::read(&config.data) {
+        options.bootstrap.password = Some(Verifier::of_password(&admin.password)?.to_text());
+        options.bootstrap.admin = admin.user;
+    }
+    if let Some(database) = &bootstrap.database {
+        options.bootstrap.database.clone_from(database);
+    }
+    options.on_fatal = Arc::new(|failure| {
+        error!(error = %failure, "the node cannot go on");
+        std::process::exit(i32::from(Kind::Io as u8));
+    });
+    Ok(options)
+}
+
+/// The database that doors without a name of their own speak to: the oldest.
+fn first_database(dispatch: &Arc<dyn Dispatch>) -> String {
+    let catalog = dispatch.catalog();
+    catalog.databases().min_by_key(|database| database.id).map(|database| database.name.clone()).unwrap_or_default()
+}
+
+/// Agents reach this server under the addresses it listens on.
+fn mcp_options(config: &Config) -> ::mcp::Options {
+    let mut options = ::mcp::Options::default();
+    if !config.http_listen.ip().is_unspecified() {
+        options.hosts.push(config.http_listen.ip().to_string());
+    }
+    options
+}
+
+fn sql_options(config: &Config) -> sql::engine::Options {
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let memory_bytes_max = bytes(config.memory.query_bytes_max());
+    let defaults = sql::engine::Options::default();
+    sql::engine::Options {
+        memory_bytes_max,
+        statement_bytes_max: defaults.statement_bytes_max.min(memory_bytes_max / 2),
+        spill_directory: config.data.join("spill"),
+        ..defaults
+    }
+}

@@ -1,0 +1,284 @@
+//! One ready connection: its loop, and what both protocols share.
+//!
+//! Invariants:
+//! - The loop reads a frame, answers it, and only then looks at the next one; what the client sends ahead waits in the
+//!   input.
+//! - At the end, however it comes, the session is closed: its transaction is rolled back, its locks and read points go.
+
+use std::{sync::Arc, time::Duration};
+
+use model::{Code, Error, Result};
+use sql::session::{Session, Status};
+use tracing::{debug, warn};
+
+use super::{
+    accept::Door,
+    attend::{End, Operation, shutting_down},
+    encode,
+    error::{Severity, put_error, put_notice, severity},
+    extended::Texts,
+    frame::{Frame, Next},
+    stream::Link,
+};
+use crate::session::{Ending, Membership, shape::shape};
+
+/// How long a client may take to read why its connection ends.
+const FAREWELL_MAX: Duration = Duration::from_secs(1);
+
+/// A connection that has logged in.
+pub(super) struct Connection {
+    pub(super) link: Link,
+    pub(super) session: Session,
+    pub(super) membership: Membership,
+    pub(super) door: Arc<Door>,
+    /// An error in the extended protocol: everything up to Sync is skipped.
+    pub(super) is_skipping: bool,
+    /// The text of a simple query: its memory is used again.
+    pub(super) text: String,
+    /// Texts of prepared statements.
+    pub(super) texts: Texts,
+}
+
+/// What waiting for the client came to.
+enum Waited {
+    /// More bytes.
+    Bytes,
+    /// The connection ends.
+    End(End),
+}
+
+impl Connection {
+    /// A connection at its beginning.
+    pub(super) fn new(link: Link, session: Session, membership: Membership, door: Arc<Door>) -> Self {
+        Self { link, session, membership, door, is_skipping: false, text: String::new(), texts: Texts::default() }
+    }
+
+    /// The answer to a login: what the client needs to know.
+    pub(super) async fn greet(&mut self) -> std::io::Result<()> {
+        self.link.output.authentication_ok();
+        for (name, value) in self.session.reported_parameters() {
+            self.link.output.parameter(name, &value);
+        }
+        drop(self.session.drain_parameters());
+        let entry = self.membership.entry();
+        self.link.output.key(entry.process_id, entry.secret());
+        self.put_notices();
+        self.put_ready();
+        self.link.flush().await
+    }
+
+    /// Serves until the connection ends.
+    pub(super) async fn run(mut self: Box<Self>) {
+        let end = self.serve().await;
+        let Self { mut link, mut session, membership, .. } = *self;
+        let notices = session.drain_notices();
+        drop(session);
+        let client = membership.entry().client;
+        match end {
+            End::Terminated => debug!(%client, "connection closed"),
+            End::Gone(error) => debug!(%client, %error, "connection lost"),
+            End::Fatal(error) => {
+                debug!(%client, code = error.code().sqlstate(), "connection ended");
+                for notice in notices {
+                    put_notice(&mut link.output, notice.severity, &notice.error);
+                }
+                put_error(&mut link.output, Severity::Fatal, &error);
+                // A client that does not read must not keep the session's place.
+                let _ = tokio::time::timeout(FAREWELL_MAX, link.close()).await;
+            }
+        }
+    }
+
+    async fn serve(&mut self) -> End {
+        loop {
+            match self.link.input.next(self.door.config.frame_bytes_max) {
+                Ok(Next::Whole(frame)) => {
+                    if let Err(end) = self.answer(frame).await {
+                        return end;
+                    }
+                }
+                Ok(Next::Missing(missing)) => {
+                    if let Waited::End(end) = self.wait(missing).await {
+                        return end;
+                    }
+                }
+                Err(error) => return End::Fatal(error),
+            }
+        }
+    }
+
+    async fn answer(&mut self, frame: Frame) -> Result<(), End> {
+        if self.is_skipping && !matches!(frame.tag, b'S' | b'X') {
+            self.link.input.consume(frame);
+            return Ok(());
+        }
+        match frame.tag {
+            b'B' => self.bind(frame).await,
+            b'E' => self.execute(frame).await,
+            b'S' => {
+                self.link.input.consume(frame);
+                self.sync().await
+            }
+            b'Q' => Box::pin(self.simple(frame)).await,
+            b'P' => Box::pin(self.parse(frame)).await,
+            b'D' => Box::pin(self.describe(frame)).await,
+            b'C' => self.close(frame),
+            b'H' => {
+                self.link.input.consume(frame);
+                self.link.flush().await.map_err(End::Gone)
+            }
+            // What is left of a COPY that failed.
+            b'd' | b'c' | b'f' => {
+                self.link.input.consume(frame);
+                Ok(())
+            }
+            b'F' => {
+                self.link.input.consume(frame);
+                let error = Error::unsupported(
+                    "function calls by the fast path are not supported",
+                    "Call the function with SELECT.",
+                );
+                self.fail(&error)?;
+                self.sync().await
+            }
+            b'X' => Err(End::Terminated),
+            other => Err(End::Fatal(Error::new(
+                Code::ProtocolViolation,
+                format!("invalid frontend message type {other}"),
+            ))),
+        }
+    }
+
+    /// Waits for the client. Between messages idle limits and the shutdown count; inside one only the shutdown does.
+    async fn wait(&mut self, missing: usize) -> Waited {
+        let status = self.session.status();
+        let limit = match status {
+            _ if !self.link.input.is_empty() => None,
+            Status::Idle => self.session.idle_timeout(),
+            Status::InTransaction | Status::Failed => self.session.idle_in_transaction_timeout(),
+        };
+        let entry = self.membership.entry();
+        loop {
+            match (entry.ending(), status) {
+                (Ending::Stop, _) | (Ending::Drain, Status::Idle) => return Waited::End(End::Fatal(shutting_down())),
+                (Ending::Drain | Ending::None, _) => {}
+            }
+            let read = async {
+                match limit {
+                    None => Some(self.link.fill(missing).await),
+                    Some(limit) => tokio::time::timeout(limit, self.link.fill(missing)).await.ok(),
+                }
+            };
+            tokio::select! {
+                biased;
+                read = read => return match read {
+                    Some(Ok(0)) => Waited::End(End::Gone(std::io::ErrorKind::UnexpectedEof.into())),
+                    Some(Ok(_)) => Waited::Bytes,
+                    Some(Err(error)) => Waited::End(End::Gone(error)),
+                    None => Waited::End(End::Fatal(idle_too_long(status))),
+                },
+                () = entry.woken() => {}
+            }
+        }
+    }
+
+    /// Ends the implicit transaction and says so, in one write with all that came before.
+    pub(super) async fn sync(&mut self) -> Result<(), End> {
+        self.is_skipping = false;
+        let synced = {
+            let limit = self.session.statement_timeout();
+            let mut operation = Operation::begin(
+                self.membership.entry(),
+                &self.door.metrics,
+                self.session.cancel_handle(),
+                limit,
+            );
+            operation.run(&mut self.link, self.session.sync()).await?
+        };
+        if let Err(error) = synced {
+            self.fail(&error)?;
+            self.is_skipping = false;
+        }
+        self.put_notices();
+        for (name, value) in self.session.drain_parameters() {
+            self.link.output.parameter(name, &value);
+        }
+        self.put_ready();
+        self.flush().await
+    }
+
+    /// Sends what waits; a client that does not read is given up when the server stops.
+    pub(super) async fn flush(&mut self) -> Result<(), End> {
+        let entry = self.membership.entry();
+        loop {
+            tokio::select! {
+                biased;
+                flushed = self.link.flush() => return flushed.map_err(End::Gone),
+                () = entry.woken() => {
+                    if entry.ending() == Ending::Stop {
+                        return Err(End::Gone(std::io::ErrorKind::TimedOut.into()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers an error. Those that end the connection are handed up.
+    pub(super) fn fail(&mut self, error: &Error) -> Result<(), End> {
+        self.door.metrics.statements_failed.increment();
+        if error.code() == Code::QueryCanceled {
+            self.door.metrics.statements_cancelled.increment();
+        }
+        if severity(error.code()) == Severity::Fatal {
+            return Err(End::Fatal(error.clone()));
+        }
+        if matches!(error.code(), Code::InternalError | Code::DataCorrupted | Code::IndexCorrupted) {
+            // The message of such an error is ours and holds no payload; its source is for the log only.
+            let source = std::error::Error::source(error).map(ToString::to_string);
+            warn!(code = error.code().sqlstate(), message = error.message(), source, "statement failed by our fault");
+        }
+        self.put_notices();
+        put_error(&mut self.link.output, Severity::Error, error);
+        Ok(())
+    }
+
+    /// Notes a statement's end: metrics and, if it took long, the log.
+    ///
+    /// Without a text it was the portal that was bound last.
+    pub(super) fn finished(&self, started: Duration, text: Option<&str>) {
+        let took = self.door.clock.monotonic().saturating_sub(started);
+        self.door.metrics.statement_time.observe(took);
+        if self.door.slow_statement.is_some_and(|slow| took >= slow) {
+            let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            let running = self.running_text();
+            let statement = shape(text.unwrap_or(&running));
+            warn!(session = self.membership.entry().id.0, millis, statement, "slow statement");
+        }
+    }
+
+    pub(super) fn put_notices(&mut self) {
+        for notice in self.session.drain_notices() {
+            put_notice(&mut self.link.output, notice.severity, &notice.error);
+        }
+    }
+
+    fn put_ready(&mut self) {
+        self.link.output.ready(match self.session.status() {
+            Status::Idle => encode::Status::Idle,
+            Status::InTransaction => encode::Status::Block,
+            Status::Failed => encode::Status::Failed,
+        });
+    }
+}
+
+fn idle_too_long(status: Status) -> Error {
+    match status {
+        Status::Idle => {
+            Error::new(Code::IdleSessionTimeout, "terminating connection due to idle-session timeout")
+        }
+        Status::InTransaction | Status::Failed => Error::new(
+            Code::IdleInTransactionSessionTimeout,
+            "terminating connection due to idle-in-transaction timeout",
+        ),
+    }
+}
