@@ -150,13 +150,20 @@ impl Running {
             owner.stop();
         }
         let inner = self.router.close();
-        self.runtime.block_on(wait_until(timer, LET_GO_MAX, || Weak::strong_count(&inner) == 0));
+        let let_go = || Weak::strong_count(&inner) == 0;
+        self.runtime.block_on(wait_until(timer, LET_GO_MAX, let_go));
         drop((groups, self.owners, self.control, self.router));
         self.runtime.stop();
         self.pool.stop();
         self.log.close();
         drop(self.engine);
-        self.home.close();
+        if let_go() {
+            self.home.close();
+        } else {
+            // Somebody still reads the files: nobody may open them beside him, so the lock stays until the process ends.
+            warn!("a request did not end; the data directory stays locked");
+            std::mem::forget(self.home);
+        }
     }
 }
 

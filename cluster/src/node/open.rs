@@ -241,8 +241,12 @@ impl Opening {
         let (closing, on_fatal) = (self.closing.clone(), self.options.on_fatal.clone());
         self.runtime.spawn(async move {
             let shard = owner.shard();
-            let reason = owner.drive(view).await;
-            fail(shard, reason, &closing, &*on_fatal);
+            let reason = owner.clone().drive(view).await;
+            match owner.state().quarantined() {
+                // A bug met one shard's entry: that shard stops, the others go on.
+                Some(reason) => error!(%shard, reason, "shard is quarantined"),
+                None => fail(shard, reason, &closing, &*on_fatal),
+            }
         })
     }
 

@@ -502,3 +502,46 @@ async fn a_close_sends_back_who_waits_for_a_lock() {
     assert_eq!(refused.unwrap_err().code(), Code::SerializationFailure);
     closed.unwrap();
 }
+
+#[tokio::test]
+async fn a_whole_table_lock_keeps_writers_out_and_readers_in() {
+    let directory = TempDir::new().unwrap();
+    let node = open(&directory).await;
+    let world = World::new(&node).await;
+    world.applied(world.insert(1, 1, "a")).await;
+    let set = world.begin(1).await;
+    world.lock(set, Lockable::Table(world.table), LockMode::Update, Wait::Never).await.unwrap();
+    assert_eq!(world.n_of(1).await, Some(1));
+    let refused = world.router.execute(world.add(1, 1), Duration::from_millis(5)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::LockNotAvailable);
+    world.router.unlock(&world.partition, set, None).await.unwrap();
+    world.applied(world.add(1, 1)).await;
+    node.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_second_node_on_a_directory_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let node = open(&directory).await;
+    let refused = Node::open(options(&directory)).await.unwrap_err();
+    assert_eq!(refused.code(), Code::LockFileExists);
+    node.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cancelled_open_leaves_nothing_open() {
+    let directory = TempDir::new().unwrap();
+    {
+        let mut opening = Box::pin(Node::open(options(&directory)));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(opening.as_mut().poll(&mut context).is_pending());
+    }
+    loop {
+        match Node::open(options(&directory)).await {
+            Ok(node) => break node.close().await.unwrap(),
+            // The unwanted node is on its way up, or down again.
+            Err(error) => assert_eq!(error.code(), Code::LockFileExists),
+        }
+        tokio::task::yield_now().await;
+    }
+}
