@@ -63,6 +63,16 @@ fn zones_are_named_as_show_names_them() {
 }
 
 #[test]
+fn every_name_in_the_data_is_a_zone() {
+    let names = Zone::names();
+    assert!(names.len() > 400);
+    for name in names {
+        let zone = Zone::parse(&name).expect(&name);
+        assert!(zone.name().eq_ignore_ascii_case(&name), "{name} {}", zone.name());
+    }
+}
+
+#[test]
 fn rules_go_on_for_ever_and_infinities_stay() {
     let zone = berlin().zone;
     for year in ["9500", "20000", "290000"] {

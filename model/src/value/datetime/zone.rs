@@ -1,6 +1,6 @@
 //! Time zones: names, POSIX rules, fixed offsets; local time to UTC and back.
 //!
-//! Zone data is compiled in, so that all nodes agree. Beyond its range (years -9999…9999) the rules repeat with the
+//! Zone data is compiled in and the machine's own is never read, so that all nodes agree. Beyond its range (years -9999…9999) the rules repeat with the
 //! calendar's cycle of 400 years, as PostgreSQL extrapolates them.
 //!
 //! Invariants:
@@ -10,7 +10,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
 use super::calendar::{Civil, civil_from_days, days_from_civil};
 use super::{DAY, SECOND, Timestamp};
@@ -150,7 +150,7 @@ impl Zone {
         if let Some(west) = posix_offset(name) {
             return Zone::fixed(-west).ok();
         }
-        if let Ok(table) = TimeZone::get(name)
+        if let Ok(table) = TimeZoneDatabase::bundled().get(name)
             && let Some(known) = table.iana_name()
         {
             return Some(Zone { name: Arc::from(known), rule: Rule::Table(table) });
@@ -161,6 +161,11 @@ impl Zone {
             return Some(Zone { name: Arc::from(name), rule: Rule::Table(table) });
         }
         None
+    }
+
+    /// The names of all zones in the data, for `pg_timezone_names`.
+    pub fn names() -> Vec<String> {
+        TimeZoneDatabase::bundled().available().map(|name| name.as_str().to_owned()).collect()
     }
 
     /// The name, as `SHOW timezone` prints it.

@@ -344,8 +344,8 @@ fn check_node(bytes: &[u8], depth: usize) -> Option<()> {
     }
     match Node::find(bytes)? {
         Node::Null | Node::Bool(_) => (bytes.len() == 1).then_some(()),
-        Node::Number(number) => Numeric::read_compact(number.0).filter(|number| !number.is_nan()).map(|_| ()),
-        Node::String(_) => Some(()),
+        Node::Number(number) => Numeric::read_compact(number.0).filter(Numeric::is_finite).map(|_| ()),
+        Node::String(text) => (!text.contains('\0')).then_some(()),
         Node::Array(array) => {
             for index in 0..array.len() {
                 check_node(array.raw(index)?, depth + 1)?;
@@ -355,7 +355,9 @@ fn check_node(bytes: &[u8], depth: usize) -> Option<()> {
         Node::Object(object) => {
             for index in 0..object.len() {
                 let key = object.keys.get(index)?;
-                std::str::from_utf8(key).ok()?;
+                if std::str::from_utf8(key).ok()?.contains('\0') {
+                    return None;
+                }
                 if index > 0 && key_order(object.keys.get(index - 1)?, key).is_ge() {
                     return None;
                 }
