@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use model::{
     Result, Type, Value,
+    command::Condition,
     id::{ColumnNumber, IndexId},
     port::LockMode,
     schema::Table,
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::{
     batch::{Batch, concat},
-    execute::{Expressions, Runtime, whole_row},
+    execute::{Expressions, KeyBytes, Runtime, whole_row},
     expr::Expr,
     plan::{ConflictAction, OnConflict},
 };
@@ -84,6 +85,7 @@ impl Conflict {
             match self.holder(unique, keys)? {
                 None => {
                     unique.refuse_taken(keys, &values, None)?;
+                    self.require_free(keys)?;
                     put_new(&self.runtime, &self.table, new)?;
                     unique.note(keys, &new.key);
                     let one = rows.slice(row, 1).compact();
@@ -112,6 +114,25 @@ impl Conflict {
             }
         }
         Ok(None)
+    }
+
+    /// In autocommit: the keys must still be free when the command is applied. Stated as empty ranges, because those make
+    /// the session run the statement again, where a taken key would be the client's error.
+    fn require_free(&self, keys: &[UniqueKey]) -> Result<()> {
+        let statement = &self.runtime.statement;
+        if statement.locks_rows() {
+            return Ok(());
+        }
+        for key in keys.iter().filter(|key| self.is_meant(key)) {
+            let range = match key.index {
+                None => KeyBytes { from: key.key.clone(), to: Some([key.key.as_ref(), &[0]].concat().into()) },
+                Some(_) => KeyBytes::of_prefix(key.key.to_vec()),
+            };
+            let Some(to) = range.to else { continue };
+            let condition = Condition::RangeEmpty { table: self.table.id, index: key.index, from: range.from, to };
+            statement.require(&key.partition, condition)?;
+        }
+        Ok(())
     }
 
     async fn change(

@@ -13,8 +13,8 @@ mod batch;
 mod kernel;
 mod row;
 
-
-
+#[cfg(test)]
+mod tests;
 
 use model::{Result, Value};
 

@@ -70,6 +70,11 @@ impl Memory {
         Arc::clone(self.catalog.lock().table(TableId(id)).expect("a table of the fixture"))
     }
 
+    /// The catalog of all tables.
+    pub(crate) fn table_catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.lock())
+    }
+
     /// The rows of a table as values, in key order.
     pub(crate) fn rows(&self, id: u32) -> Vec<Vec<Value>> {
         let table = self.table(id);
@@ -105,10 +110,9 @@ impl Memory {
     }
 
     /// Commits what a statement has buffered.
-    pub(crate) fn commit(&self, writes: Overlay, required: Vec<Condition>) -> Result<()> {
-        let (partition, (mut conditions, writes)) = command_parts(writes);
+    pub(crate) fn commit(&self, writes: Overlay) -> Result<()> {
+        let (partition, (conditions, writes)) = command_parts(writes);
         let Some(partition) = partition else { return Ok(()) };
-        conditions.extend(required);
         match self.apply(&partition, &conditions, &writes) {
             Ok(()) => Ok(()),
             Err(Rejection::UniqueViolation { table, index, key }) => {
@@ -134,6 +138,12 @@ impl Memory {
                 }
                 Condition::RowExists { table, key } if found(table, key).is_none() => {
                     return Err(Rejection::RowMissing { table: *table, key: key.clone() });
+                }
+                Condition::RangeEmpty { table, index: None, from, to } => {
+                    let range = rows.get(&(partition.clone(), *table)).map(|rows| rows.range(from.clone()..to.clone()).count());
+                    if range.is_some_and(|count| count > 0) {
+                        return Err(Rejection::RangeChanged { table: *table });
+                    }
                 }
                 _ => {}
             }

@@ -15,10 +15,10 @@ use super::overlay::{Base, Entry, Overlay};
 pub type Parts = (Vec<Condition>, Vec<Write>);
 
 /// What a command must check and do so that the partition becomes what the overlay says. All of it lies in one partition.
-pub fn command_parts(overlay: Overlay) -> (Option<PartitionId>, Parts) {
+pub fn command_parts(mut overlay: Overlay) -> (Option<PartitionId>, Parts) {
+    let mut conditions = overlay.take_required();
     let (truncated, rows) = overlay.into_parts();
     let partition = truncated.first().map(|(at, _)| at).or_else(|| rows.first().map(|((at, _), _, _)| at)).cloned();
-    let mut conditions = Vec::new();
     let mut writes: Vec<_> = truncated.into_iter().map(|(_, table)| Write::Truncate { table }).collect();
     let mut changed = Vec::new();
     let mut new = Vec::new();

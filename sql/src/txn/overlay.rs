@@ -15,6 +15,7 @@ use std::{
 
 use bytes::Bytes;
 use model::{
+    command::Condition,
     id::{PartitionId, Revision, TableId},
     read::Stored,
 };
@@ -49,6 +50,7 @@ pub struct Overlay {
     truncated: BTreeMap<Place, ()>,
     undo: Vec<Undo>,
     bytes: usize,
+    required: Vec<Condition>,
 }
 
 #[derive(Clone, Debug)]
@@ -129,6 +131,17 @@ impl Overlay {
         self.bytes += key.len() + row.as_ref().map_or(0, Bytes::len);
         rows.insert(key.clone(), Entry { base, row });
         self.undo.push(Undo::Entry(place, key, previous));
+    }
+
+    /// Adds what must hold when the rows are committed, besides what they were based on. Only an autocommit statement's
+    /// buffer has it: in a block, locks stand for it.
+    pub fn require(&mut self, condition: Condition) {
+        self.required.push(condition);
+    }
+
+    /// What [`Overlay::require`] was given.
+    pub fn take_required(&mut self) -> Vec<Condition> {
+        std::mem::take(&mut self.required)
     }
 
     /// Empties a table.

@@ -136,7 +136,6 @@ pub struct Statement {
     pub lock_timeout: Duration,
     points: Mutex<BTreeMap<PartitionId, ReadPoint>>,
     writes: Mutex<Overlay>,
-    required: Mutex<Vec<Condition>>,
 }
 
 impl Statement {
@@ -149,7 +148,6 @@ impl Statement {
             lock_timeout,
             points: Mutex::default(),
             writes: Mutex::default(),
-            required: Mutex::default(),
         })
     }
 
@@ -284,13 +282,8 @@ impl Statement {
     /// is there). In autocommit its command carries it; an explicit transaction has a lock for it.
     pub fn require(&self, partition: &PartitionId, condition: Condition) -> Result<()> {
         self.state.pin(partition)?;
-        self.required.lock().push(condition);
+        self.writes.lock().require(condition);
         Ok(())
-    }
-
-    /// What [`Statement::require`] was given.
-    pub fn take_required(&self) -> Vec<Condition> {
-        std::mem::take(&mut self.required.lock())
     }
 
     /// Refuses to buffer more than a transaction may hold (`54000`).

@@ -23,8 +23,10 @@ pub(in crate::eval) fn cast(column: &Arc<Column>, to: Type, typmod: i32) -> Resu
                 Type::Int4 => (i64::from(i32::MIN), i64::from(i32::MAX), "integer"),
                 _ => (i64::MIN, i64::MAX, "bigint"),
             };
-            // The placeholder of null is in every range.
-            if values.iter().any(|value| *value < min || *value > max) {
+            let outside = |value: &i64| *value < min || *value > max;
+            // What stands in a null's place is anything.
+            let refused = |(row, value): (usize, &i64)| outside(value) && !column.is_null(row);
+            if values.iter().any(outside) && values.iter().enumerate().any(refused) {
                 return Err(ValueError::out_of_range(name).into());
             }
             Column::ints(to, values.clone(), nulls())

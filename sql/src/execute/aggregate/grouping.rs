@@ -84,6 +84,8 @@ pub(super) struct Grouping {
     calls: Vec<Call>,
     charge: Charge,
     spilling: Option<Vec<spill::Writer>>,
+    /// What was held when spilling began: the batch that did not fit had been taken in by then.
+    held: usize,
     numbers: Vec<u32>,
 }
 
@@ -98,6 +100,7 @@ impl Grouping {
             calls: layout.calls.iter().map(|call| Call::new(call, runtime)).collect(),
             charge: runtime.budget.charge("an aggregation"),
             spilling: None,
+            held: 0,
             numbers: Vec::new(),
             layout: Arc::clone(layout),
             set,
@@ -188,12 +191,13 @@ impl Grouping {
             call.update(&values, &self.numbers)?;
         }
         let bytes = self.heap_bytes();
-        if self.charge.try_set(bytes) {
+        if bytes <= self.held || self.charge.try_set(bytes) {
             return Ok(());
         }
         if self.set.is_empty() || self.depth >= DEPTH_MAX || self.spilling.is_some() {
             return Err(self.charge.refusal(bytes));
         }
+        self.held = bytes;
         let create = |_| self.runtime.spill.create(&self.layout.types);
         self.spilling = Some((0..PARTS).map(create).collect::<Result<Vec<_>>>()?);
         Ok(())

@@ -54,7 +54,7 @@ fn run(memory: &Arc<Memory>, node: Node, returns: &[Type], explicit: bool) -> Re
     let runtime = runtime_over(memory, PLENTY, explicit, Overlay::default());
     let rows = rows_of(open(&plan(node, returns), &runtime)?)?;
     let affected = runtime.affected_by(0);
-    memory.commit(runtime.statement.take_writes(), runtime.statement.take_required())?;
+    memory.commit(runtime.statement.take_writes())?;
     Ok((affected, rows))
 }
 
@@ -320,7 +320,7 @@ fn copy_puts_rows_in_and_names_the_line_that_is_wrong() {
             }
             copy.finish().await
         })?;
-        memory.commit(runtime.statement.take_writes(), Vec::new())?;
+        memory.commit(runtime.statement.take_writes())?;
         Ok(copy.rows())
     };
     assert_eq!(load(&["1,10,a\n2,", "20,\n"]).expect("two rows"), 2);

@@ -53,7 +53,7 @@ fn inserted(memory: &Arc<Memory>, id: u32, types: &[Type], rows: &[Row]) -> Over
 fn filled() -> Arc<Memory> {
     let memory = Memory::new(vec![items()]);
     let rows: Vec<Row> = (0..20).map(|id| row(id, (id % 7 != 3).then_some(id % 5), "stored")).collect();
-    memory.commit(inserted(&memory, 100, &TYPES, &rows), Vec::new()).expect("new rows");
+    memory.commit(inserted(&memory, 100, &TYPES, &rows)).expect("new rows");
     memory
 }
 
