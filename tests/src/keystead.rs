@@ -194,17 +194,36 @@ impl Keystead {
 
     /// Asks the HTTP door for a path; returns status and body.
     pub fn http_get(&self, path: &str) -> io::Result<(u16, String)> {
+        self.http(&format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.ready().http))
+    }
+
+    /// Posts to the HTTP door; returns status and body.
+    pub fn http_post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> io::Result<(u16, String)> {
+        let mut head =
+            format!("POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.ready().http);
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+        self.http(&(head + body))
+    }
+
+    /// Sends one HTTP request as it is.
+    pub fn http(&self, request: &str) -> io::Result<(u16, String)> {
         let mut stream = std::net::TcpStream::connect(&self.ready().http)?;
         stream.set_read_timeout(Some(READY_TIMEOUT))?;
-        stream.write_all(
-            format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.ready().http)
-                .as_bytes(),
-        )?;
+        stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         Ok((status.ok_or_else(|| io::Error::other(format!("no status in {answer:?}")))?, body.to_owned()))
+    }
+
+    /// The token of the first start.
+    pub fn token(&self) -> io::Result<String> {
+        let secret: serde_json::Value = serde_json::from_slice(&fs::read(self.data.join("admin.json"))?)?;
+        Ok(secret["token"].as_str().unwrap_or_default().to_owned())
     }
 
     /// Resident memory of the process in bytes.
@@ -286,9 +305,11 @@ pub fn run(arguments: &[&str]) -> io::Result<std::process::Output> {
     process.wait_with_output()
 }
 
-/// Sends a signal by name, through the `kill` program: this crate has no unsafe code.
+/// Sends a signal by name, through the shell's own `kill`: this crate has no unsafe code, and a bare system no such
+/// program.
 pub fn signal(pid: u32, name: &str) -> io::Result<()> {
-    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status()?;
+    let status =
+        Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).stderr(Stdio::null()).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill -{name} {pid} failed"))) }
 }
 

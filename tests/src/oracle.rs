@@ -112,7 +112,7 @@ impl Oracle {
             .ok()
             .and_then(|text| text.lines().next().and_then(|line| line.trim().parse::<i32>().ok()));
         let pid = postmaster.unwrap_or(self.process.id() as i32);
-        let _ = Command::new("kill").args(["-QUIT", &pid.to_string()]).stderr(Stdio::null()).status();
+        let _ = crate::keystead::signal(pid as u32, "QUIT");
         let _ = self.process.wait();
     }
 

@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod doors;
 mod guarantees;
 mod life;
 mod limits;
