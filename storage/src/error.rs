@@ -5,7 +5,10 @@
 
 use std::{io, path::PathBuf};
 
-use model::{Code, id::ShardId};
+use model::{
+    Code,
+    id::{IndexId, ShardId, TableId},
+};
 
 use crate::codec;
 
@@ -54,6 +57,14 @@ pub enum Error {
     KeyspaceMissing {
         /// Its name.
         name: String,
+    },
+    /// An index is read that the shard no longer holds; the reader's plan is old.
+    #[error("index {index} of table {table} is no longer there")]
+    IndexMissing {
+        /// The table.
+        table: TableId,
+        /// The index.
+        index: IndexId,
     },
     /// Stored bytes do not mean anything.
     #[error("stored bytes are damaged: {what}")]
@@ -160,10 +171,11 @@ impl Error {
             | Self::StateLost { .. }
             | Self::LogLost { .. } => Code::DataCorrupted,
             Self::Log(error) => match error {
-                crate::log::Error::StorageFull { .. } => Code::DiskFull,
+                crate::log::Error::StorageFull => Code::DiskFull,
                 _ => Code::IoError,
             },
             Self::LogClosed => Code::AdminShutdown,
+            Self::IndexMissing { .. } => Code::SerializationFailure,
             Self::KeyspaceMissing { .. }
             | Self::OutOfOrder { .. }
             | Self::Quarantined { .. }

@@ -18,6 +18,9 @@ use crate::error::Result;
 /// How many pairs an iterator takes out at once.
 const CHUNK: usize = 64;
 
+/// So many keys with old versions may always wait.
+const STALE_MIN: usize = 4_096;
+
 /// All keyspaces.
 #[derive(Default)]
 pub(super) struct Memory {
@@ -30,8 +33,9 @@ struct State {
     keyspaces: BTreeMap<String, Keyspace>,
     /// Open snapshots by the sequence they see, with how many there are of each.
     open: BTreeMap<u64, usize>,
-    /// Keys with versions to drop once no snapshot needs them.
+    /// Keys with versions to drop once no snapshot needs them, and how many of them are let wait.
     stale: Vec<(Keyspace, Bytes)>,
+    stale_max: usize,
 }
 
 type Versions = Vec<(u64, Option<Bytes>)>;
@@ -91,10 +95,14 @@ impl Memory {
         let mut state = self.state.write();
         let sequence = state.sequence + 1;
         let oldest = state.open.keys().next().copied();
-        if oldest.is_none() {
-            for (keyspace, key) in std::mem::take(&mut state.stale) {
-                prune(&mut keyspace.0.map.write(), &key, u64::MAX);
-            }
+        if oldest.is_none() || state.stale.len() >= state.stale_max {
+            let mut stale = std::mem::take(&mut state.stale);
+            stale.retain(|(keyspace, key)| {
+                !prune(&mut keyspace.0.map.write(), key, oldest.unwrap_or(u64::MAX))
+            });
+            // What an open snapshot still needs is not looked at again before as much has come on top of it.
+            state.stale_max = STALE_MIN.max(stale.len() * 2);
+            state.stale = stale;
         }
         for (keyspace, key, value) in batch.writes {
             let KeyspaceOf::Memory(keyspace) = keyspace.0 else {
@@ -107,12 +115,9 @@ impl Memory {
             }
             versions.push((sequence, value));
             let settled = versions.len() == 1 && versions[0].1.is_some();
-            if !settled {
-                prune(&mut map, &key, oldest.unwrap_or(u64::MAX));
-                if oldest.is_some() {
-                    drop(map);
-                    state.stale.push((keyspace, key));
-                }
+            if !settled && !prune(&mut map, &key, oldest.unwrap_or(u64::MAX)) {
+                drop(map);
+                state.stale.push((keyspace, key));
             }
         }
         state.sequence = sequence;
@@ -144,13 +149,18 @@ impl Memory {
     }
 }
 
-/// Drops the versions of a key that no snapshot at `oldest` or later sees.
-fn prune(map: &mut BTreeMap<Bytes, Versions>, key: &Bytes, oldest: u64) {
-    let Some(versions) = map.get_mut(key) else { return };
+/// Drops the versions of a key that no snapshot at `oldest` or later sees; answers whether nothing is left to drop.
+fn prune(map: &mut BTreeMap<Bytes, Versions>, key: &Bytes, oldest: u64) -> bool {
+    let Some(versions) = map.get_mut(key) else { return true };
     let visible = versions.iter().rposition(|(at, _)| *at <= oldest).unwrap_or(0);
     versions.drain(..visible);
-    if matches!(versions.as_slice(), [(at, None)] if *at <= oldest) {
-        map.remove(key);
+    match versions.as_slice() {
+        [(at, None)] if *at <= oldest => {
+            map.remove(key);
+            true
+        }
+        [(_, value)] => value.is_some(),
+        _ => false,
     }
 }
 

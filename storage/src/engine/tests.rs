@@ -16,9 +16,12 @@ use crate::{error::Error, recovery::open_engine};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// In which keyspace, the key, and a value or none to remove it.
+type Write = (usize, Vec<u8>, Option<Vec<u8>>);
+
 #[derive(Clone, Debug)]
 enum Step {
-    Commit(Vec<(usize, Vec<u8>, Option<Vec<u8>>)>),
+    Commit(Vec<Write>),
     Snapshot,
     Forget,
     Flush(usize),
@@ -61,7 +64,7 @@ impl Side {
         Self { engine, keyspaces, snapshots: Vec::new() }
     }
 
-    fn commit(&self, writes: &[(usize, Vec<u8>, Option<Vec<u8>>)]) {
+    fn commit(&self, writes: &[Write]) {
         let mut batch = Batch::new();
         for (at, key, value) in writes {
             match value {

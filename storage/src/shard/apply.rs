@@ -17,7 +17,7 @@ use model::{
 };
 
 use super::{
-    Backfilled, Compiled, Entry, EntryOutcome, Inner, Live, Payload, Shard, Tables, identity::Judged,
+    Backfilled, Compiled, Entry, EntryOutcome, Inner, Live, Payload, Shard, Slots, Tables, identity::Judged,
     overlay::Overlay,
 };
 use crate::{
@@ -46,7 +46,12 @@ impl Shard {
         if let Some(reason) = self.quarantined() {
             return Err(Error::Quarantined { shard: shard.id, reason });
         }
-        let applied = catch_unwind(AssertUnwindSafe(|| apply_group(shard, &live, entries)));
+        let mut slots = shard.slots.lock();
+        let applied = catch_unwind(AssertUnwindSafe(|| apply_group(shard, &live, &mut slots, entries)));
+        if !matches!(applied, Ok(Ok(_))) {
+            // What is remembered of slots may be of entries that were not kept.
+            slots.clear();
+        }
         let (after, tables, outcomes) = match applied {
             Ok(result) => result?,
             Err(panic) => {
@@ -72,13 +77,14 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 
 type Applied = (Live, Option<Arc<Tables>>, Vec<EntryOutcome>);
 
-fn apply_group(shard: &Inner, live: &Live, entries: &[Entry<'_>]) -> Result<Applied> {
+fn apply_group(shard: &Inner, live: &Live, slots: &mut Slots, entries: &[Entry<'_>]) -> Result<Applied> {
     let mut group = Group {
         shard,
         live: live.clone(),
         tables: shard.descriptors.read().clone(),
         tables_changed: false,
         overlay: Overlay::new(&shard.keyspace, shard.engine.snapshot()),
+        slots,
         counters: HashMap::new(),
         partitions: HashMap::new(),
     };
@@ -86,8 +92,8 @@ fn apply_group(shard: &Inner, live: &Live, entries: &[Entry<'_>]) -> Result<Appl
     for entry in entries {
         outcomes.push(group.apply(entry)?);
     }
-    group.commit()?;
-    Ok((group.live, group.tables_changed.then_some(group.tables), outcomes))
+    let (live, tables) = group.commit()?;
+    Ok((live, tables, outcomes))
 }
 
 /// A group of entries on its way into one batch.
@@ -97,6 +103,7 @@ pub(super) struct Group<'a> {
     pub(super) tables: Arc<Tables>,
     tables_changed: bool,
     pub(super) overlay: Overlay<'a>,
+    pub(super) slots: &'a mut Slots,
     counters: HashMap<Bytes, Counters>,
     partitions: HashMap<Bytes, PartitionState>,
 }
@@ -360,15 +367,13 @@ impl Group<'_> {
     }
 
     /// Everything of the group, as one batch.
-    fn commit(&mut self) -> Result<()> {
-        let below = Overlay::new(&self.shard.keyspace, self.shard.engine.snapshot());
-        let overlay = std::mem::replace(&mut self.overlay, below);
+    fn commit(self) -> Result<(Live, Option<Arc<Tables>>)> {
         let keyspace = &self.shard.keyspace;
-        let mut batch = overlay.into_batch(4 + self.counters.len() + self.partitions.len());
-        for (key, counters) in self.counters.drain() {
+        let mut batch = self.overlay.into_batch(4 + self.counters.len() + self.partitions.len());
+        for (key, counters) in self.counters {
             batch.put(keyspace, key, counters.to_bytes());
         }
-        for (key, state) in self.partitions.drain() {
+        for (key, state) in self.partitions {
             batch.put(keyspace, key, state.to_bytes());
         }
         let meta_key = |kind| Bytes::copy_from_slice(&keyspace::meta_key(kind));
@@ -378,6 +383,7 @@ impl Group<'_> {
         }
         batch.put(keyspace, meta_key(meta::HEAD), self.live.head.to_bytes());
         batch.put(keyspace, meta_key(meta::APPLIED), self.live.applied.to_bytes());
-        self.shard.engine.commit(batch)
+        self.shard.engine.commit(batch)?;
+        Ok((self.live, self.tables_changed.then_some(self.tables)))
     }
 }

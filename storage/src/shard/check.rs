@@ -105,6 +105,21 @@ impl Shard {
         }
     }
 
+    /// Reads a page of up to `keys_max` keys and their values, whatever they are, so that damage on disk is found before it
+    /// is needed. Answers where the next page begins; none at the end.
+    pub fn scrub(&self, from: &[u8], keys_max: usize) -> Result<Option<Bytes>> {
+        let snapshot = self.0.engine.snapshot();
+        let from = std::ops::Bound::Included(from);
+        let mut range = snapshot.range(&self.0.keyspace, from, std::ops::Bound::Unbounded);
+        for pair in range.by_ref().take(keys_max) {
+            pair?;
+        }
+        match range.next() {
+            Some(pair) => Ok(Some(pair?.into_bytes().0)),
+            None => Ok(None),
+        }
+    }
+
     /// Reads everything and compares: counters with rows, index entries with rows, both ways.
     pub fn check(&self) -> Result<Report> {
         let snapshot = self.snapshot();

@@ -11,7 +11,7 @@ use model::{
 use super::apply::Group;
 use crate::{
     codec::state::{self, Named, Slot},
-    error::Result,
+    error::{Error, Result},
     keyspace::{self, due, meta},
 };
 
@@ -56,17 +56,21 @@ impl Group<'_> {
                     let value = state::revision_to_bytes(Revision(boot.0));
                     self.overlay.put(Bytes::copy_from_slice(&key), value);
                 }
-                let Some(bytes) = self.overlay.get(&keyspace::slot_key(node, slot))? else {
-                    return Ok(Judged::Execute(Ticket::Slot));
+                let key = keyspace::slot_key(node, slot);
+                let last = match self.slots.get(&(node, slot)) {
+                    Some(last) => Some(*last),
+                    None => self.overlay.get(&key)?.map(|bytes| Slot::decode_head(&bytes)).transpose()?,
                 };
-                let (last_boot, last_number) = Slot::decode_head(&bytes)?;
-                if last_boot < boot || last_number < number {
-                    return Ok(Judged::Execute(Ticket::Slot));
+                match last {
+                    Some((last_boot, last_number)) if last_boot == boot && last_number > number => {
+                        reject(Rejection::OutcomeUnknown)
+                    }
+                    Some(last) if last == (boot, number) => {
+                        let bytes = self.overlay.get(&key)?.ok_or_else(|| Error::damaged("a slot is gone"))?;
+                        Ok(Judged::Answer(Slot::decode(&bytes)?.outcome))
+                    }
+                    Some(_) | None => Ok(Judged::Execute(Ticket::Slot)),
                 }
-                if last_number > number {
-                    return reject(Rejection::OutcomeUnknown);
-                }
-                Ok(Judged::Answer(Slot::decode(&bytes)?.outcome))
             }
             Identity::Named { id, attempt, fingerprint, remember_secs } => {
                 let now = self.live.head.time;
@@ -116,6 +120,7 @@ impl Group<'_> {
                 let record = Slot { boot, number, outcome: outcome.clone() };
                 let key = keyspace::slot_key(node, slot);
                 self.overlay.put(Bytes::copy_from_slice(&key), record.to_bytes());
+                self.slots.insert((node, slot), (boot, number));
             }
             (Identity::Named { id, attempt, fingerprint, remember_secs }, Ticket::Named { until: before }) => {
                 let now = self.live.head.time.elapsed;

@@ -69,6 +69,7 @@ struct Inner {
     generation: u64,
     /// Held while a group is applied.
     live: Mutex<Live>,
+    slots: Mutex<Slots>,
     /// `log index + 1` of what was applied last; 0 for nothing.
     applied: AtomicU64,
     revision: AtomicU64,
@@ -85,6 +86,9 @@ struct Live {
     head: Head,
     boots: Arc<HashMap<NodeId, model::id::Boot>>,
 }
+
+/// The last boot and number of each slot that was used since the shard was opened: what a higher number needs to know.
+type Slots = HashMap<(NodeId, u16), (model::id::Boot, u64)>;
 
 /// The descriptors a shard holds, made ready.
 #[derive(Clone, Default)]
@@ -195,6 +199,7 @@ impl Shard {
             generation,
             applied: AtomicU64::new(applied.index().map_or(0, |index| index + 1)),
             revision: AtomicU64::new(head.revision.0),
+            slots: Mutex::default(),
             live: Mutex::new(Live { applied, head, boots: Arc::new(boots) }),
             descriptors: RwLock::new(Arc::new(tables)),
             switched: RwLock::new(switched),

@@ -11,7 +11,7 @@ use model::{
     read::{Page, Scan, Stored, after_prefix},
 };
 
-use super::{Compiled, Shard};
+use super::Shard;
 use crate::{
     codec::state::{Counters, FeedRecord, Head, Named, PartitionState, SequenceState, Slot},
     engine,
@@ -93,11 +93,13 @@ impl Snapshot {
         let generation = self.storage_generation(partition, table)?;
         let mut row = keyspace::rows_prefix(partition, table, generation);
         let rows_prefix = row.len();
-        let index = self.secondary(table, index)?;
-        let mut entry = index.as_ref().map(|(compiled, id)| {
-            let unique = compiled.find_index(*id).is_some_and(|index| index.unique);
-            keyspace::index_prefix(partition, table, generation, *id, unique)
-        });
+        let mut entry = match self.path(table, index)? {
+            Path::Rows => None,
+            Path::Nowhere => return Ok(vec![None; keys.len()]),
+            Path::Index { id, unique } => {
+                Some(keyspace::index_prefix(partition, table, generation, id, unique))
+            }
+        };
         let entry_prefix = entry.as_ref().map_or(0, Vec::len);
         let mut found = Vec::with_capacity(keys.len());
         for key in keys {
@@ -127,13 +129,13 @@ impl Snapshot {
     /// One page of a range of rows, in the order of their keys or of an index. `scan.at` is not looked at.
     pub fn scan(&self, scan: &Scan) -> Result<Page> {
         let generation = self.storage_generation(&scan.partition, scan.table)?;
-        match self.secondary(scan.table, scan.index)? {
-            None => {
+        match self.path(scan.table, scan.index)? {
+            Path::Nowhere => Ok(Page::default()),
+            Path::Rows => {
                 let prefix = keyspace::rows_prefix(&scan.partition, scan.table, generation);
                 self.scan_rows(scan, &prefix)
             }
-            Some((compiled, id)) => {
-                let unique = compiled.find_index(id).is_some_and(|index| index.unique);
+            Path::Index { id, unique } => {
                 let prefix = keyspace::index_prefix(&scan.partition, scan.table, generation, id, unique);
                 let rows = keyspace::rows_prefix(&scan.partition, scan.table, generation);
                 self.scan_index(scan, &prefix, rows)
@@ -141,18 +143,18 @@ impl Snapshot {
         }
     }
 
-    /// The index to go by, if it is another order than that of the rows.
-    fn secondary(&self, table: TableId, index: Option<IndexId>) -> Result<Option<(std::sync::Arc<Compiled>, IndexId)>> {
-        let Some(index) = index else { return Ok(None) };
-        let missing = || Error::damaged(format!("index {index} of table {table} is not held here"));
-        let compiled = self.shard.held(table).ok_or_else(missing)?;
-        if compiled.is_primary(index) {
-            return Ok(None);
+    /// What to go by for an index.
+    fn path(&self, table: TableId, index: Option<IndexId>) -> Result<Path> {
+        let Some(id) = index else { return Ok(Path::Rows) };
+        // A table that was never written here is not held here.
+        let Some(compiled) = self.shard.held(table) else { return Ok(Path::Nowhere) };
+        if compiled.is_primary(id) {
+            return Ok(Path::Rows);
         }
-        if compiled.find_index(index).is_none() {
-            return Err(missing());
+        match compiled.find_index(id) {
+            Some(index) => Ok(Path::Index { id, unique: index.unique }),
+            None => Err(Error::IndexMissing { table, index: id }),
         }
-        Ok(Some((compiled, index)))
     }
 
     fn pass(&self, scan: &Scan, prefix: &[u8]) -> Pass {
@@ -369,6 +371,16 @@ pub(super) fn index_value(key: &super::table::IndexKey, row_key: &[u8]) -> Bytes
         value.extend_from_slice(&(key.columns_bytes as u32).to_le_bytes());
     }
     value.into()
+}
+
+/// What a read goes by.
+enum Path {
+    /// The rows themselves.
+    Rows,
+    /// The entries of an index.
+    Index { id: IndexId, unique: bool },
+    /// The table has no rows here.
+    Nowhere,
 }
 
 struct Pass {

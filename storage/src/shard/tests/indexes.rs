@@ -102,3 +102,18 @@ fn a_duplicate_ends_the_build_of_a_unique_index() {
     while shard.collect().expect("collect") > 0 {}
     assert_sound(&shard);
 }
+
+#[test]
+fn a_row_the_build_has_not_reached_does_not_take_anothers_entry_with_it() {
+    let shard = shard();
+    run(&shard, command(vec![insert(1, "a", 7), insert(2, "b", 8), insert(3, "c", 7), insert(4, "d", 8)]));
+    announce(&shard, 2, true, 3, IndexState::Building);
+    let Backfilled::Next(from) = backfill(&shard, Bytes::new(), 2) else { panic!("there is more") };
+    // One duplicate goes, the other changes, before they are reached.
+    run(&shard, command(vec![delete(3), put(4, "d", 9)]));
+    assert_eq!(backfill(&shard, from, 10), Backfilled::End);
+    announce(&shard, 3, true, 3, IndexState::Ready);
+    assert_eq!(show_by(&shard, Some(NEW), false), "1:a:7 2:b:8 4:d:9");
+    assert_eq!(run(&shard, command(vec![insert(5, "e", 7)])), taken(Some(NEW), key(7)));
+    assert_sound(&shard);
+}

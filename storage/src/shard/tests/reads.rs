@@ -100,3 +100,35 @@ fn a_snapshot_sees_one_moment() {
     let old = before.get(&partition(), TABLE, &key(1)).expect("read").expect("it was there");
     assert_eq!(show_row(&old), "1:n001:2");
 }
+
+#[test]
+fn a_table_that_was_never_written_here_is_empty_by_any_path() {
+    let engine = crate::engine::Engine::in_memory();
+    let shard = Shard::open(&engine, SHARD, 0).expect("a new shard");
+    let snapshot = shard.snapshot();
+    for index in [None, Some(BY_NAME)] {
+        let page = snapshot.scan(&Scan { index, ..scan(10, 1 << 20) }).expect("read");
+        assert!(page.rows.is_empty() && page.next.is_none());
+        let found = snapshot.get_many(&partition(), TABLE, index, &[key(1), key(2)]).expect("read");
+        assert_eq!(found, [None, None]);
+    }
+}
+
+#[test]
+fn an_index_that_is_gone_sends_the_reader_back_to_plan_again() {
+    let shard = filled(3);
+    let gone = Some(model::id::IndexId(999));
+    let refused = shard.snapshot().scan(&Scan { index: gone, ..scan(10, 1 << 20) });
+    assert_eq!(refused.expect_err("it is not there").code(), model::Code::SerializationFailure);
+}
+
+#[test]
+fn a_scrub_reads_every_key_once() {
+    let shard = filled(5);
+    let (mut from, mut pages) = (Bytes::new(), 0);
+    while let Some(next) = shard.scrub(&from, 7).expect("undamaged") {
+        assert!(next > from);
+        (from, pages) = (next, pages + 1);
+    }
+    assert!(pages >= 3);
+}

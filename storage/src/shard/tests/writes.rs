@@ -333,6 +333,35 @@ fn a_quarantined_replica_applies_nothing_and_its_neighbour_goes_on() {
 }
 
 #[test]
+fn a_panic_stops_only_the_replica_it_happens_in_and_leaves_no_trace() {
+    let engine = crate::engine::Engine::in_memory();
+    let (one, other) = (shard_in(&engine, 0), shard_in(&engine, 1));
+    // A descriptor that no decoder lets through: an index on a column that does not exist.
+    let mut broken = table();
+    broken.version = 2;
+    broken.indexes[2].parts[0].column = ColumnNumber(99);
+    let held = crate::codec::entry::Held { table: broken, since: CatalogVersion(1) };
+    let bodies = [
+        Body::Descriptors(Descriptors { tables: vec![held], ..Descriptors::default() }),
+        Body::Command(command(vec![insert(1, "a", 1)])),
+    ];
+    let before = one.hash(Points::ALL).expect("read");
+    let entries = bodies.map(|body| entry(body, 1));
+    let log_id = |index| crate::log::LogId { term: 1, node: 1, index };
+    let group: Vec<_> = (2..)
+        .zip(&entries)
+        .map(|(index, entry)| crate::shard::Entry {
+            log_id: log_id(index),
+            payload: crate::shard::Payload::Decoded(entry),
+        })
+        .collect();
+    assert!(matches!(one.apply(&group), Err(crate::Error::Quarantined { .. })));
+    assert!(one.quarantined().is_some_and(|reason| reason.contains("index out of bounds")));
+    assert_eq!(one.hash(Points::ALL).expect("read"), before);
+    assert_eq!(run(&other, command(vec![insert(1, "a", 1)])), applied(1, &[1]));
+}
+
+#[test]
 fn hot_state_comes_back_when_a_shard_is_opened_again() {
     let engine = crate::engine::Engine::in_memory();
     let shard = shard_in(&engine, 0);
