@@ -376,7 +376,7 @@ impl Accumulator for ExactSpread {
         }
         let divisor = if self.spread.sample { count.mul(&Numeric::from(self.count - 1))? } else { count.mul(&count)? };
         let variance = deviation.div(&divisor)?;
-        Ok(Value::Numeric(variance))//L
+        Ok(Value::Numeric(if self.spread.root { variance.sqrt()? } else { variance }))
     }
 }
 
@@ -642,7 +642,7 @@ impl Accumulator for JsonbArray {
         if !self.some {
             return Ok(Value::Null);
         }
-        Ok(Value::Jsonb(std::mem::take(&mut self.builder).finish()))
+        Ok(Value::Jsonb(std::mem::take(&mut self.builder).try_finish()?))
     }
 
     fn heap_bytes(&self) -> usize {
@@ -698,7 +698,7 @@ impl Accumulator for JsonbObject {
         if !self.some {
             return Ok(Value::Null);
         }
-        Ok(Value::Jsonb(std::mem::take(&mut self.builder).finish()))
+        Ok(Value::Jsonb(std::mem::take(&mut self.builder).try_finish()?))
     }
 
     fn heap_bytes(&self) -> usize {

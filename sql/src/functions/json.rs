@@ -4,8 +4,8 @@ use model::{
     Code, Error, Result, Type, Value,
     types::Scalar as Element,
     value::{
-        Array, Jsonb, Text,
-        json::{self, ArrayBuilder, Node, ObjectBuilder},
+        Jsonb,
+        json::{self, ArrayBuilder, Node, ObjectBuilder, SetMode},
     },
 };
 
@@ -58,20 +58,9 @@ fn give_text(node: Option<Node<'_>>) -> Value {
     node.and_then(Node::as_text).map_or(Value::Null, Value::text)
 }
 
-fn path(value: &Value) -> Vec<Option<Text>> {
-    let steps = array_of(value).values().iter();
-    steps.map(|step| step.as_str().map(Text::from)).collect()
-}
-
-fn follow<'a>(root: Node<'a>, steps: &[Option<Text>]) -> Option<Node<'a>> {
-    steps.iter().try_fold(root, |node, step| {
-        let step = step.as_ref()?;
-        match node {
-            Node::Object(_) => node.get_key(step),
-            Node::Array(_) => node.get_index(step.trim().parse().ok()?),
-            Node::Null | Node::Bool(_) | Node::Number(_) | Node::String(_) => None,
-        }
-    })
+/// The steps of a path; none if one of them is null, which leads nowhere.
+fn path(value: &Value) -> Option<Vec<&str>> {
+    array_of(value).values().iter().map(Value::as_str).collect()
 }
 
 fn taking(d: &mut Definitions) {
@@ -82,7 +71,7 @@ fn taking(d: &mut Definitions) {
         });
         d.infix("->", of, I, of, |_, a| {
             let source = parsed(&a[0])?;
-            Ok(give(source.root().get_index(int(&a[1])), &a[0]))
+            Ok(give(source.find_index(int(&a[1])), &a[0]))
         });
         d.infix("->>", of, T, T, |_, a| {
             let source = parsed(&a[0])?;
@@ -90,15 +79,15 @@ fn taking(d: &mut Definitions) {
         });
         d.infix("->>", of, I, T, |_, a| {
             let source = parsed(&a[0])?;
-            Ok(give_text(source.root().get_index(int(&a[1]))))
+            Ok(give_text(source.find_index(int(&a[1]))))
         });
         d.infix("#>", of, TEXTS, of, |_, a| {
             let source = parsed(&a[0])?;
-            Ok(give(follow(source.root(), &path(&a[1])), &a[0]))
+            Ok(give(path(&a[1]).and_then(|steps| source.find_path(steps)), &a[0]))
         });
         d.infix("#>>", of, TEXTS, T, |_, a| {
             let source = parsed(&a[0])?;
-            Ok(give_text(follow(source.root(), &path(&a[1]))))
+            Ok(give_text(path(&a[1]).and_then(|steps| source.find_path(steps))))
         });
         let prefix = if of == J { "json" } else { "jsonb" };
         let named = |suffix: &str| -> &'static str { String::leak(format!("{prefix}_{suffix}")) };
@@ -112,14 +101,12 @@ fn taking(d: &mut Definitions) {
         });
         d.scalar(named("extract_path"), [Accepts::Exact(of), Accepts::Exact(T)], of, |_, a| {
             let source = parsed(&a[0])?;
-            let steps: Vec<_> = a[1..].iter().map(|step| step.as_str().map(Text::from)).collect();
-            Ok(give(follow(source.root(), &steps), &a[0]))
+            Ok(give(source.find_path(a[1..].iter().map(text)), &a[0]))
         })
         .variadic();
         d.scalar(named("extract_path_text"), [Accepts::Exact(of), Accepts::Exact(T)], T, |_, a| {
             let source = parsed(&a[0])?;
-            let steps: Vec<_> = a[1..].iter().map(|step| step.as_str().map(Text::from)).collect();
-            Ok(give_text(follow(source.root(), &steps)))
+            Ok(give_text(source.find_path(a[1..].iter().map(text))))
         })
         .variadic();
     }
@@ -235,7 +222,7 @@ fn building(d: &mut Definitions) {
         for value in a {
             builder.push(&to_jsonb(context, value)?);
         }
-        Ok(Value::Jsonb(builder.finish()))
+        Ok(Value::Jsonb(builder.try_finish()?))
     })
     .variadic()
     .lenient()
@@ -260,7 +247,7 @@ fn building(d: &mut Definitions) {
         for pair in pairs(a)? {
             builder.set(&key_text(context, &pair[0])?, &to_jsonb(context, &pair[1])?);
         }
-        Ok(Value::Jsonb(builder.finish()))
+        Ok(Value::Jsonb(builder.try_finish()?))
     })
     .variadic()
     .lenient()
@@ -276,219 +263,56 @@ fn pairs(a: &[Value]) -> Result<std::slice::ChunksExact<'_, Value>> {
 }
 
 fn changing(d: &mut Definitions) {
-    d.infix("||", B, B, B, |_, a| concatenate(document(&a[0]), document(&a[1])));
-    d.infix("-", B, T, B, |_, a| remove(document(&a[0]), &[text(&a[1])]));
+    d.infix("||", B, B, B, |_, a| Ok(Value::Jsonb(document(&a[0]).concat(document(&a[1]))?)));
+    d.infix("-", B, T, B, |_, a| Ok(Value::Jsonb(document(&a[0]).delete_key(text(&a[1]))?)));
     d.infix("-", B, TEXTS, B, |_, a| {
         let keys: Vec<&str> = array_of(&a[1]).values().iter().filter_map(Value::as_str).collect();
-        remove(document(&a[0]), &keys)
+        Ok(Value::Jsonb(document(&a[0]).delete_keys(&keys)?))
     });
-    d.infix("-", B, I, B, |_, a| {
-        let source = document(&a[0]);
-        match source.root() {
-            Node::Array(array) => {
-                let place = int(&a[1]);
-                let place = if place < 0 { place + array.len() as i64 } else { place };
-                let kept = array.iter().enumerate().filter(|(at, _)| *at as i64 != place);
-                Ok(Value::Jsonb(collect_array(kept.map(|(_, node)| node.to_jsonb()))))
-            }
-            Node::Object(_) => Err(refuse("cannot delete from object using integer index")),
-            Node::Null | Node::Bool(_) | Node::Number(_) | Node::String(_) => Err(refuse("cannot delete from scalar")),
-        }
-    });
-    d.infix("#-", B, TEXTS, B, |_, a| {
-        let steps = path(&a[1]);
-        if document(&a[0]).root().is_scalar() {
-            return Err(refuse("cannot delete path in scalar"));
-        }
-        Ok(Value::Jsonb(edit(document(&a[0]).root(), &steps, &Edit::Remove)?))
-    });
-    d.scalar("jsonb_set", [B, TEXTS, B, Type::Bool], B, |_, a| {
-        let create = a.get(3).is_none_or(boolean);
-        set(document(&a[0]), &path(&a[1]), document(&a[2]), create)
-    })
-    .optional(1);
+    d.infix("-", B, I, B, |_, a| Ok(Value::Jsonb(document(&a[0]).delete_index(int(&a[1]))?)));
+    d.infix("#-", B, TEXTS, B, |_, a| Ok(Value::Jsonb(document(&a[0]).delete_path(&steps(&a[1])?)?)));
+    d.scalar("jsonb_set", [B, TEXTS, B, Type::Bool], B, |_, a| set(a, document(&a[2]))).optional(1);
     d.scalar("jsonb_set_lax", [B, TEXTS, B, Type::Bool, T], B, |_, a| {
         if a[0].is_null() || a[1].is_null() || a.get(3).is_some_and(Value::is_null) {
             return Ok(Value::Null);
         }
-        let create = a.get(3).is_none_or(boolean);
-        let null = Jsonb::null();
         match (&a[2], a.get(4).and_then(Value::as_str).unwrap_or("use_json_null")) {
-            (Value::Jsonb(value), _) => set(document(&a[0]), &path(&a[1]), value, create),
-            (_, "use_json_null") => set(document(&a[0]), &path(&a[1]), &null, create),
-            (_, "delete_key") => Ok(Value::Jsonb(edit(document(&a[0]).root(), &path(&a[1]), &Edit::Remove)?)),
+            (Value::Jsonb(value), _) => set(a, value),
+            (_, "use_json_null") => set(a, &Jsonb::null()),
+            (_, "delete_key") => Ok(Value::Jsonb(document(&a[0]).delete_path(&steps(&a[1])?)?)),
             (_, "return_target") => Ok(a[0].clone()),
             (_, "raise_exception") => Err(Error::new(Code::NullValueNotAllowed, "JSON value must not be null")),
-            _ => Err(refuse("null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \"raise_exception\"")),
+            _ => Err(refuse(
+                "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \
+                 \"raise_exception\"",
+            )),
         }
     })
     .optional(2)
     .lenient();
     d.scalar("jsonb_insert", [B, TEXTS, B, Type::Bool], B, |_, a| {
-        let after = a.get(3).is_some_and(boolean);
-        if document(&a[0]).root().is_scalar() {
-            return Err(refuse("cannot set path in scalar"));
-        }
-        let change = Edit::Insert { value: document(&a[2]), after };
-        Ok(Value::Jsonb(edit(document(&a[0]).root(), &path(&a[1]), &change)?))
+        let mode = if a.get(3).is_some_and(boolean) { SetMode::InsertAfter } else { SetMode::InsertBefore };
+        Ok(Value::Jsonb(document(&a[0]).set_path(&steps(&a[1])?, document(&a[2]), mode)?))
     })
     .optional(1);
-    d.scalar("jsonb_strip_nulls", [B], B, |_, a| Ok(Value::Jsonb(strip(document(&a[0]).root()))));
+    d.scalar("jsonb_strip_nulls", [B], B, |_, a| Ok(Value::Jsonb(document(&a[0]).strip_nulls())));
     d.scalar("json_strip_nulls", [J], J, |_, a| {
         let mut out = String::new();
-        strip(parsed(&a[0])?.root()).root().write_text(&mut out);
+        parsed(&a[0])?.strip_nulls().root().write_text(&mut out);
         Ok(Value::Json(out.into()))
     });
 }
 
-fn set(source: &Jsonb, steps: &[Option<Text>], value: &Jsonb, create: bool) -> Result<Value> {
-    if source.root().is_scalar() {
-        return Err(refuse("cannot set path in scalar"));
-    }
-    Ok(Value::Jsonb(edit(source.root(), steps, &Edit::Set { value, create })?))
+/// The steps of a path that is changed along: none of them may be null.
+fn steps(value: &Value) -> Result<Vec<&str>> {
+    let null = |at: usize| Error::new(Code::NullValueNotAllowed, format!("path element at position {} is null", at + 1));
+    array_of(value).values().iter().enumerate().map(|(at, step)| step.as_str().ok_or_else(|| null(at))).collect()
 }
 
-fn collect_array(nodes: impl Iterator<Item = Jsonb>) -> Jsonb {
-    let mut builder = ArrayBuilder::default();
-    nodes.for_each(|node| builder.push(&node));
-    builder.finish()
-}
-
-fn concatenate(left: &Jsonb, right: &Jsonb) -> Result<Value> {
-    if let (Node::Object(first), Node::Object(second)) = (left.root(), right.root()) {
-        let mut builder = ObjectBuilder::default();
-        first.iter().chain(second.iter()).for_each(|(key, node)| builder.set(key, &node.to_jsonb()));
-        return Ok(Value::Jsonb(builder.finish()));
-    }
-    let elements = |node: &Jsonb| match node.root() {
-        Node::Array(array) => array.iter().map(Node::to_jsonb).collect(),
-        _ => vec![node.clone()],
-    };
-    Ok(Value::Jsonb(collect_array(elements(left).into_iter().chain(elements(right)))))
-}
-
-fn remove(source: &Jsonb, keys: &[&str]) -> Result<Value> {
-    Ok(Value::Jsonb(match source.root() {
-        Node::Object(object) => {
-            let mut builder = ObjectBuilder::default();
-            for (key, node) in object.iter().filter(|(key, _)| !keys.contains(key)) {
-                builder.set(key, &node.to_jsonb());
-            }
-            builder.finish()
-        }
-        Node::Array(array) => {
-            let named = |node: &Node<'_>| matches!(node, Node::String(text) if keys.contains(text));
-            collect_array(array.iter().filter(|node| !named(node)).map(Node::to_jsonb))
-        }
-        Node::Null | Node::Bool(_) | Node::Number(_) | Node::String(_) => {
-            return Err(refuse("cannot delete from scalar"));
-        }
-    }))
-}
-
-/// A change at the end of a path.
-enum Edit<'a> {
-    Set { value: &'a Jsonb, create: bool },
-    Insert { value: &'a Jsonb, after: bool },
-    Remove,
-}
-
-/// A copy of a node with one change at the end of a path; unchanged where the path leads nowhere.
-fn edit(node: Node<'_>, steps: &[Option<Text>], change: &Edit<'_>) -> Result<Jsonb> {
-    let Some((step, rest)) = steps.split_first() else { return Ok(node.to_jsonb()) };
-    let step = step
-        .as_ref()
-        .ok_or_else(|| Error::new(Code::NullValueNotAllowed, "path element at position 1 is null"))?;
-    match node {
-        Node::Object(object) => edit_object(object, step, rest, change),
-        Node::Array(array) => edit_array(array, step, rest, change),
-        Node::Null | Node::Bool(_) | Node::Number(_) | Node::String(_) => Ok(node.to_jsonb()),
-    }
-}
-
-fn edit_object(object: json::ObjectNode<'_>, step: &str, rest: &[Option<Text>], change: &Edit<'_>) -> Result<Jsonb> {
-    let mut builder = ObjectBuilder::default();
-    for (key, node) in object.iter() {
-        if key != step {
-            builder.set(key, &node.to_jsonb());
-        } else if !rest.is_empty() {
-            builder.set(key, &edit(node, rest, change)?);
-        } else {
-            match change {
-                Edit::Set { value, .. } => builder.set(key, value),
-                Edit::Remove => {}
-                Edit::Insert { .. } => {
-                    return Err(refuse("cannot replace existing key")
-                        .with_hint("Try using the function jsonb_set to replace key value."));
-                }
-            }
-        }
-    }
-    if rest.is_empty() && object.get(step).is_none() {
-        match change {
-            Edit::Set { value, create: true } | Edit::Insert { value, .. } => builder.set(step, value),
-            Edit::Set { create: false, .. } | Edit::Remove => {}
-        }
-    }
-    Ok(builder.finish())
-}
-
-fn edit_array(array: json::ArrayNode<'_>, step: &str, rest: &[Option<Text>], change: &Edit<'_>) -> Result<Jsonb> {
-    let place: i64 = step.trim().parse().map_err(|_| {
-        Error::new(
-            Code::InvalidTextRepresentation,
-            format!("path element at position 1 is not an integer: \"{step}\""),
-        )
-    })?;
-    let length = array.len() as i64;
-    let place = if place < 0 { place + length } else { place };
-    let mut builder = ArrayBuilder::default();
-    let outside = !(0..length).contains(&place);
-    if let (true, true, Edit::Set { value, create: true } | Edit::Insert { value, .. }) =
-        (outside && rest.is_empty(), place < 0, change)
-    {
-        builder.push(value);
-    }
-    for (at, node) in array.iter().enumerate() {
-        if at as i64 != place {
-            builder.push(&node.to_jsonb());
-            continue;
-        }
-        if !rest.is_empty() {
-            builder.push(&edit(node, rest, change)?);
-            continue;
-        }
-        match change {
-            Edit::Set { value, .. } => builder.push(value),
-            Edit::Remove => {}
-            Edit::Insert { value, after } => {
-                let kept = node.to_jsonb();
-                let (first, second) = if *after { (&kept, *value) } else { (*value, &kept) };
-                builder.push(first);
-                builder.push(second);
-            }
-        }
-    }
-    if let (true, true, Edit::Set { value, create: true } | Edit::Insert { value, .. }) =
-        (outside && rest.is_empty(), place >= length, change)
-    {
-        builder.push(value);
-    }
-    Ok(builder.finish())
-}
-
-fn strip(node: Node<'_>) -> Jsonb {
-    match node {
-        Node::Object(object) => {
-            let mut builder = ObjectBuilder::default();
-            for (key, node) in object.iter().filter(|(_, node)| !matches!(node, Node::Null)) {
-                builder.set(key, &strip(node));
-            }
-            builder.finish()
-        }
-        Node::Array(array) => collect_array(array.iter().map(strip)),
-        other => other.to_jsonb(),
-    }
+/// `jsonb_set(document, path, …, create)` with this value.
+fn set(a: &[Value], value: &Jsonb) -> Result<Value> {
+    let mode = if a.get(3).is_none_or(boolean) { SetMode::SetOrCreate } else { SetMode::Set };
+    Ok(Value::Jsonb(document(&a[0]).set_path(&steps(&a[1])?, value, mode)?))
 }
 
 fn sets(d: &mut Definitions) {

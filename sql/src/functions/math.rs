@@ -370,7 +370,7 @@ fn numerics(d: &mut Definitions) {
     d.infix("*", N, N, N, |_, a| give(numeric(&a[0]).mul(numeric(&a[1]))));
     d.infix("/", N, N, N, |_, a| give(numeric(&a[0]).div(numeric(&a[1]))));
     d.infix("%", N, N, N, |_, a| give(numeric(&a[0]).rem(numeric(&a[1]))));
-//L     d.infix("^", N, N, N, |_, a| give(numeric(&a[0]).power(numeric(&a[1]))));
+    d.infix("^", N, N, N, |_, a| give(numeric(&a[0]).power(numeric(&a[1]))));
     d.prefix("-", N, N, |_, a| Ok(Value::Numeric(numeric(&a[0]).neg())));
     d.prefix("+", N, N, same);
     d.prefix("@", N, N, |_, a| Ok(Value::Numeric(numeric(&a[0]).abs())));
@@ -383,15 +383,15 @@ fn numerics(d: &mut Definitions) {
     d.scalar("round", [N, Type::Int4], N, |_, a| Ok(Value::Numeric(numeric(&a[0]).round(int4(&a[1])))));
     d.scalar("trunc", [N], N, |_, a| Ok(Value::Numeric(numeric(&a[0]).trunc(0))));
     d.scalar("trunc", [N, Type::Int4], N, |_, a| Ok(Value::Numeric(numeric(&a[0]).trunc(int4(&a[1])))));
-//L     d.scalar("sqrt", [N], N, |_, a| give(numeric(&a[0]).sqrt()));
-//L     d.scalar("exp", [N], N, |_, a| give(numeric(&a[0]).exp()));
-//L     d.scalar("ln", [N], N, |_, a| give(numeric(&a[0]).ln()));
+    d.scalar("sqrt", [N], N, |_, a| give(numeric(&a[0]).sqrt()));
+    d.scalar("exp", [N], N, |_, a| give(numeric(&a[0]).exp()));
+    d.scalar("ln", [N], N, |_, a| give(numeric(&a[0]).ln()));
     for name in ["log", "log10"] {
-//L         d.scalar(name, [N], N, |_, a| give(numeric(&a[0]).log10()));
+        d.scalar(name, [N], N, |_, a| give(numeric(&a[0]).log10()));
     }
-//L     d.scalar("log", [N, N], N, |_, a| give(numeric(&a[0]).log(numeric(&a[1]))));
+    d.scalar("log", [N, N], N, |_, a| give(numeric(&a[0]).log(numeric(&a[1]))));
     for name in ["power", "pow"] {
-//L         d.scalar(name, [N, N], N, |_, a| give(numeric(&a[0]).power(numeric(&a[1]))));
+        d.scalar(name, [N, N], N, |_, a| give(numeric(&a[0]).power(numeric(&a[1]))));
     }
     d.scalar("mod", [N, N], N, |_, a| give(numeric(&a[0]).rem(numeric(&a[1]))));
     d.scalar("div", [N, N], N, |_, a| give(numeric(&a[0]).div_trunc(numeric(&a[1]))));
