@@ -88,27 +88,50 @@ impl std::error::Error for RowError {}
 
 /// Appends a row with revision and time zero. On error `out` is as before.
 pub fn encode(values: &[Value], types: &[Type], out: &mut Vec<u8>) -> Result<(), RowError> {
-    let start = out.len();
-    encode_at(start, values, types, out).inspect_err(|_| out.truncate(start))
+    if values.len() != types.len() {
+        return Err(RowError::ColumnCount { values: values.len(), types: types.len() });
+    }
+    encode_with(values.len(), out, |column, out| {
+        let (value, of) = (&values[column], types[column]);
+        if value.is_null() {
+            return Ok(false);
+        }
+        write_value(value, of, out).ok_or(RowError::Mismatch { column, of })?;
+        Ok(true)
+    })
 }
 
-fn encode_at(start: usize, values: &[Value], types: &[Type], out: &mut Vec<u8>) -> Result<(), RowError> {
-    if values.len() != types.len() || values.len() > COLUMNS_MAX {
-        return Err(RowError::ColumnCount { values: values.len(), types: types.len() });
+/// As [`encode`], of columns that `write` appends one after the other, each in the form of [`write_value`]; it answers
+/// false, having appended nothing, for null.
+pub fn encode_with(
+    columns: usize,
+    out: &mut Vec<u8>,
+    write: impl FnMut(usize, &mut Vec<u8>) -> Result<bool, RowError>,
+) -> Result<(), RowError> {
+    let start = out.len();
+    encode_at(start, columns, out, write).inspect_err(|_| out.truncate(start))
+}
+
+fn encode_at(
+    start: usize,
+    columns: usize,
+    out: &mut Vec<u8>,
+    mut write: impl FnMut(usize, &mut Vec<u8>) -> Result<bool, RowError>,
+) -> Result<(), RowError> {
+    if columns > COLUMNS_MAX {
+        return Err(RowError::ColumnCount { values: columns, types: columns });
     }
     out.extend_from_slice(&[0; HEADER_LEN]);
     out[start] = FORMAT;
-    out[start + COUNT..start + HEADER_LEN].copy_from_slice(&(values.len() as u16).to_le_bytes());
+    out[start + COUNT..start + HEADER_LEN].copy_from_slice(&(columns as u16).to_le_bytes());
     let nulls = out.len();
-    let ends = nulls + values.len().div_ceil(8);
-    let data = ends + values.len() * 2;
+    let ends = nulls + columns.div_ceil(8);
+    let data = ends + columns * 2;
     out.resize(data, 0);
     let mut wide: Option<Vec<u32>> = None;
-    for (column, (value, of)) in values.iter().zip(types).enumerate() {
-        if value.is_null() {
+    for column in 0..columns {
+        if !write(column, out)? {
             out[nulls + column / 8] |= 1 << (column % 8);
-        } else {
-            write_value(value, *of, out).ok_or(RowError::Mismatch { column, of: *of })?;
         }
         let end = out.len() - data;
         if end > usize::from(u16::MAX) && wide.is_none() {
@@ -116,9 +139,7 @@ fn encode_at(start: usize, values: &[Value], types: &[Type], out: &mut Vec<u8>) 
         }
         match &mut wide {
             Some(wide) => wide.push(u32::try_from(end).map_err(|_| RowError::TooLarge)?),
-            None => {
-                out[ends + column * 2..ends + column * 2 + 2].copy_from_slice(&(end as u16).to_le_bytes())
-            }
+            None => out[ends + column * 2..ends + column * 2 + 2].copy_from_slice(&(end as u16).to_le_bytes()),
         }
     }
     if let Some(wide) = wide {

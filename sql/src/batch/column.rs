@@ -2,6 +2,7 @@
 
 use model::{
     Type, Value,
+    row::{self, RowError},
     value::{Bytea, Date, Numeric, Text, Time, Timestamp},
 };
 
@@ -345,6 +346,30 @@ impl Column {
             _ => return self.push_value(&other.value(row)),
         }
         self.push_valid();
+    }
+
+    /// Appends a row's value in its stored form; false, having appended nothing, for null.
+    pub fn write_stored(&self, row: usize, out: &mut Vec<u8>) -> Result<bool, RowError> {
+        if self.is_null(row) {
+            return Ok(false);
+        }
+        match (&self.data, self.ty) {
+            (Data::Bool(values), _) => out.push(u8::from(values[row])),
+            (Data::Int(values), Type::Int2) => out.extend_from_slice(&(values[row] as i16).to_le_bytes()),
+            (Data::Int(values), Type::Int8 | Type::Time | Type::Timestamp | Type::Timestamptz) => {
+                out.extend_from_slice(&values[row].to_le_bytes());
+            }
+            // int4, date and the oids: four bytes, the oids' upper half as negative numbers.
+            (Data::Int(values), _) => out.extend_from_slice(&(values[row] as u32).to_le_bytes()),
+            (Data::Float(values), Type::Float4) => out.extend_from_slice(&(values[row] as f32).to_le_bytes()),
+            (Data::Float(values), _) => out.extend_from_slice(&values[row].to_le_bytes()),
+            (Data::Numeric(values), _) => values[row].write_compact(out),
+            (Data::Text(texts), _) => out.extend_from_slice(texts.get(row)),
+            (Data::Values(values), of) => {
+                row::write_value(&values[row], of, out).ok_or(RowError::Mismatch { column: row, of })?;
+            }
+        }
+        Ok(true)
     }
 
     /// Bytes on the heap, roughly.

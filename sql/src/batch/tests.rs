@@ -127,6 +127,20 @@ proptest! {
     }
 
     #[test]
+    fn a_column_stores_its_values_as_rows_do((ty, values) in typed_values()) {
+        let column = Column::from_values(ty, &values);
+        for (row, value) in values.iter().enumerate() {
+            let (mut bytes, mut expected) = (Vec::new(), Vec::new());
+            let stored = column.write_stored(row, &mut bytes).expect("a value of the type");
+            prop_assert_eq!(stored, !value.is_null());
+            if stored {
+                model::row::write_value(value, ty, &mut expected).expect("a value of the type");
+            }
+            prop_assert_eq!(bytes, expected);
+        }
+    }
+
+    #[test]
     fn selections_and_joined_batches_keep_their_rows((ty, values) in typed_values(), picks in prop::collection::vec(any::<u32>(), 0..20)) {
         let batch = Batch::of(vec![Column::from_values(ty, &values)]);
         if values.is_empty() {

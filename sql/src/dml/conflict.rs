@@ -84,7 +84,7 @@ impl Conflict {
             rows.read_row(row, &mut values);
             match self.holder(unique, keys)? {
                 None => {
-                    unique.refuse_taken(keys, &values, None)?;
+                    unique.refuse_taken(keys, || values.clone(), None)?;
                     self.require_free(keys)?;
                     put_new(&self.runtime, &self.table, new)?;
                     unique.note(keys, &new.key);

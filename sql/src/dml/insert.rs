@@ -58,7 +58,7 @@ impl Inserter {
         let made = self.writer.encode(&rows, None)?;
         let keys = claims(&self.unique, &rows, &made)?;
         for (row, keys) in keys.iter().enumerate() {
-            self.unique.refuse_taken(keys, &rows.row(row), None)?;
+            self.unique.refuse_taken(keys, || rows.row(row), None)?;
         }
         Ok(())
     }
@@ -69,10 +69,8 @@ impl Inserter {
             let all: Vec<UniqueKey> = keys.iter().flatten().cloned().collect();
             self.unique.look_up(&all, LockMode::Update).await?;
         }
-        let mut values = Vec::new();
         for (row, (new, keys)) in made.iter().zip(&keys).enumerate() {
-            rows.read_row(row, &mut values);
-            self.unique.refuse_taken(keys, &values, None)?;
+            self.unique.refuse_taken(keys, || rows.row(row), None)?;
             put_new(&self.runtime, &self.table, new)?;
             self.unique.note(keys, &new.key);
         }
@@ -152,7 +150,9 @@ pub(super) fn claims(unique: &Unique, rows: &Batch, made: &[NewRow]) -> Result<V
     made.iter()
         .enumerate()
         .map(|(row, new)| {
-            rows.read_row(row, &mut values);
+            if unique.has_secondary() {
+                rows.read_row(row, &mut values);
+            }
             unique.keys_of(new, &values)
         })
         .collect()

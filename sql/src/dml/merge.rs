@@ -132,7 +132,7 @@ impl Merge {
             self.unique.look_up(&all, LockMode::Update).await?;
         }
         for (new, keys) in made.iter().zip(&keys) {
-            self.unique.refuse_taken(keys, &rows.row(0), None)?;
+            self.unique.refuse_taken(keys, || rows.row(0), None)?;
             put_new(&self.runtime, &self.table, new)?;
             self.unique.note(keys, &new.key);
         }

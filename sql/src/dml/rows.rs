@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use model::{
-    Code, Error, Result, Type, Value,
+    Code, Error, Result, Value,
     command::ENTRY_BYTES_MAX,
-    id::PartitionId,
+    id::{ColumnNumber, PartitionId},
     key,
     row,
     schema::Table,
@@ -42,7 +42,6 @@ pub struct NewRow {
 pub struct RowWriter {
     runtime: Runtime,
     table: Arc<Table>,
-    types: Vec<Type>,
     generated: Vec<(usize, Expressions)>,
     checks: Vec<(String, Expressions)>,
     ids: RowIds,
@@ -54,7 +53,6 @@ impl RowWriter {
         let width = table.columns.len();
         let one = |expr: &crate::expr::Expr| Expressions::new(std::slice::from_ref(expr), width);
         Self {
-            types: table.column_types(),
             generated: rules
                 .generated
                 .iter()
@@ -113,21 +111,28 @@ impl RowWriter {
 
     /// The stored form of each row. Rows of a table without a primary key keep the keys they have, or get new ones.
     pub fn encode(&mut self, rows: &Batch, keys: Option<&Column>) -> Result<Vec<NewRow>> {
+        let rows = rows.clone().compact();
+        let table = Arc::clone(&self.table);
+        let value = |row: usize, number: ColumnNumber| rows.value(row, usize::from(number.0) - 1);
+        let default = PartitionId::default_of(table.database, table.schema);
         let mut made = Vec::with_capacity(rows.len());
-        let mut values = Vec::with_capacity(rows.width());
         let mut bytes = Vec::new();
         for row in 0..rows.len() {
-            rows.read_row(row, &mut values);
-            let partition = self.partition(&values)?;
-            let key = match self.table.key() {
-                Some(_) => self.key(&values)?,
-                None => match keys.and_then(|keys| keys.as_texts()) {
-                    Some(keys) => Bytes::copy_from_slice(keys.get(row)),
-                    None => self.ids.next(),
-                },
+            let partition = match table.partition_by.as_slice() {
+                [] => default.clone(),
+                columns => {
+                    let key: Vec<Value> = columns.iter().map(|number| value(row, *number)).collect();
+                    partition_of(&table, &key)?
+                }
+            };
+            let key = match (table.key(), keys.and_then(|keys| keys.as_texts())) {
+                (Some(_), _) => self.key(|number| value(row, number), &mut bytes)?,
+                (None, Some(keys)) => Bytes::copy_from_slice(keys.get(row)),
+                (None, None) => self.ids.next(),
             };
             bytes.clear();
-            row::encode(&values, &self.types, &mut bytes).map_err(|fault| row_refused(&fault))?;
+            row::encode_with(rows.width(), &mut bytes, |column, out| rows.column(column).write_stored(row, out))
+                .map_err(|fault| row_refused(&fault))?;
             if bytes.len() > ROW_BYTES_MAX {
                 return Err(too_large("row is too big", bytes.len(), ROW_BYTES_MAX));
             }
@@ -136,28 +141,18 @@ impl RowWriter {
         Ok(made)
     }
 
-    /// The partition of a whole row.
-    pub fn partition(&self, values: &[Value]) -> Result<PartitionId> {
-        if self.table.partition_by.is_empty() {
-            return Ok(PartitionId::default_of(self.table.database, self.table.schema));
-        }
-        let key: Vec<Value> =
-            self.table.partition_by.iter().map(|number| values[usize::from(number.0) - 1].clone()).collect();
-        partition_of(&self.table, &key)
-    }
-
-    /// The primary key of a whole row, as bytes.
-    pub fn key(&self, values: &[Value]) -> Result<Bytes> {
-        let mut bytes = Vec::new();
+    /// The primary key of a row, as bytes.
+    fn key(&self, value: impl Fn(ColumnNumber) -> Value, bytes: &mut Vec<u8>) -> Result<Bytes> {
+        bytes.clear();
         for part in self.table.key().map_or(&[][..], |index| &index.parts) {
-            let value = &values[usize::from(part.column.0) - 1];
-            key::encode_part(&mut bytes, value, part.order).map_err(|fault| Error::internal(fault.to_string()))?;
+            key::encode_part(bytes, &value(part.column), part.order)
+                .map_err(|fault| Error::internal(fault.to_string()))?;
         }
         if bytes.len() > KEY_BYTES_MAX {
             let name = self.table.key().map_or("", |index| index.name.as_str());
             return Err(too_large(&format!("index row size exceeds the maximum for index \"{name}\""), bytes.len(), KEY_BYTES_MAX));
         }
-        Ok(bytes.into())
+        Ok(Bytes::copy_from_slice(bytes))
     }
 }
 

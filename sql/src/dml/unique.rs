@@ -70,7 +70,12 @@ impl Unique {
         }
     }
 
-    /// The keys a row has: the primary key's first.
+    /// Whether there are unique indexes besides the primary key.
+    pub(super) fn has_secondary(&self) -> bool {
+        !self.indexes.is_empty()
+    }
+
+    /// The keys a row has: the primary key's first. The values are not looked at without secondary indexes.
     pub(super) fn keys_of(&self, row: &NewRow, values: &[Value]) -> Result<Vec<UniqueKey>> {
         let mut keys = Vec::with_capacity(1 + self.indexes.len());
         let own = UniqueKey { partition: row.partition.clone(), index: None, key: row.key.clone() };
@@ -202,7 +207,12 @@ impl Unique {
     }
 
     /// Refuses a row whose keys another row holds (`23505`). `itself` is the key of the row it replaces.
-    pub(super) fn refuse_taken(&mut self, keys: &[UniqueKey], values: &[Value], itself: Option<&Bytes>) -> Result<()> {
+    pub(super) fn refuse_taken(
+        &mut self,
+        keys: &[UniqueKey],
+        values: impl Fn() -> Vec<Value>,
+        itself: Option<&Bytes>,
+    ) -> Result<()> {
         for key in keys {
             let Some(holder) = self.holder(key)? else { continue };
             if itself == Some(&holder.stored.key) {
@@ -210,6 +220,7 @@ impl Unique {
             }
             let index = key.index.or(self.table.primary_key).and_then(|id| self.table.find_index(id));
             let parts = index.map_or(&[][..], |index| &index.parts);
+            let values = values();
             let taken: Vec<Value> =
                 parts.iter().map(|part| values[usize::from(part.column.0) - 1].clone()).collect();
             let catalog = Arc::clone(&self.runtime.context.lock().catalog);

@@ -202,7 +202,7 @@ async fn remove_and_change(
         if new.key == change.stored.key {
             let secondary: Vec<UniqueKey> = keys.iter().filter(|key| key.index.is_some()).cloned().collect();
             if runtime.statement.locks_rows() {
-                unique.refuse_taken(&secondary, &values, Some(&new.key))?;
+                unique.refuse_taken(&secondary, || values.clone(), Some(&new.key))?;
             }
             write(new.key.clone(), Some(new.row.clone()))?;
             unique.note(&secondary, &new.key);
@@ -218,7 +218,7 @@ async fn remove_and_change(
 
 async fn add_moved(runtime: &Runtime, table: &Table, unique: &mut Unique, moved: Vec<Moved>) -> Result<()> {
     for Moved { new, keys, values } in moved {
-        unique.refuse_taken(&keys, &values, None)?;
+        unique.refuse_taken(&keys, || values.clone(), None)?;
         runtime.statement.write(&new.partition, table.id, new.key.clone(), Base::Absent, Some(new.row.clone()))?;
         unique.note(&keys, &new.key);
     }

@@ -114,6 +114,7 @@ impl Distinct {
         self.reading = None;
         let depth = self.depth + 1;
         for file in self.spilling.take().into_iter().flatten().filter(|file| file.rows() > 0) {
+            self.runtime.note(|node| node.spilled += file.bytes());
             self.waiting.push((depth, file.finish()?));
         }
         let Some((depth, reader)) = self.waiting.pop() else { return Ok(false) };

@@ -23,7 +23,9 @@ impl Operator for Filter {
         Box::pin(async move {
             while let Some(batch) = self.input.next().await? {
                 self.runtime.pace().await?;
+                let before = batch.len();
                 let batch = self.condition.filter(&self.runtime, batch).await?;
+                self.runtime.note(|node| node.rows_removed += (before - batch.len()) as u64);
                 if !batch.is_empty() {
                     return Ok(Some(batch));
                 }

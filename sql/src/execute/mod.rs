@@ -62,6 +62,7 @@ pub trait Operator: Send {
 
 /// Starts a plan. Nothing is read before the first batch is asked for.
 pub fn open(plan: &Plan, runtime: &Runtime) -> Result<Box<dyn Operator>> {
+    let runtime = &runtime.at(plan.id);
     let operator = open_node(plan, runtime)?;
     Ok(match &runtime.statistics {
         Some(statistics) => statistics::measured(plan.id, operator, Arc::clone(statistics), runtime),
@@ -92,7 +93,7 @@ fn open_node(plan: &Plan, runtime: &Runtime) -> Result<Box<dyn Operator>> {
                 Strategy::Merge => join::merge(join, left, right, runtime),
             }
         }
-        Node::Apply(apply) => Box::new(apply::Apply::new(apply, open(&apply.left, runtime)?, runtime)),
+        Node::Apply(apply) => apply::start(apply, open(&apply.left, runtime)?, runtime),
         Node::Aggregate(aggregate) => aggregate::open(aggregate, open(&aggregate.input, runtime)?, types, runtime),
         Node::Window(window) => Box::new(window::Window::new(window, open(&window.input, runtime)?, types, runtime)),
         Node::Sort { input, keys } => {

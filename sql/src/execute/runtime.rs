@@ -11,7 +11,7 @@ use std::{
 use model::{Code, Error, Result, Value, port::BoxFuture};
 use parking_lot::Mutex;
 
-use super::{Statistics, cte::Shelf};
+use super::{NodeStatistics, Statistics, cte::Shelf};
 use crate::{context::Context, dml::TableRules, eval::Scope, memory::Budget, spill, txn::Statement};
 
 /// What the operators of one statement share. Cheap to clone; a clone for a correlated plan has other `outer` values.
@@ -35,6 +35,8 @@ pub struct Runtime {
     pub statistics: Option<Arc<Statistics>>,
     /// How many rows each changing node changed, by the node's id.
     pub affected: Arc<Mutex<BTreeMap<usize, u64>>>,
+    /// The node of the plan that an operator stands for.
+    pub node: usize,
     /// What the row around a correlated plan hands in.
     pub outer: Arc<[Value]>,
     pub(super) shelf: Arc<Shelf>,
@@ -67,6 +69,7 @@ impl Runtime {
             rules,
             statistics: None,
             affected: Arc::default(),
+            node: 0,
             outer: Arc::new([]),
             shelf: Arc::default(),
         }
@@ -81,6 +84,18 @@ impl Runtime {
     /// The runtime of a plan that takes these values from around it.
     pub fn with_outer(&self, outer: Arc<[Value]>) -> Self {
         Self { outer, ..self.clone() }
+    }
+
+    /// The runtime of one node's operator.
+    pub(super) fn at(&self, node: usize) -> Self {
+        Self { node, ..self.clone() }
+    }
+
+    /// Adds to the figures of the node, if they are asked for.
+    pub(super) fn note(&self, add: impl FnOnce(&mut NodeStatistics)) {
+        if let Some(statistics) = &self.statistics {
+            statistics.add(self.node, add);
+        }
     }
 
     /// Evaluates something.

@@ -94,6 +94,7 @@ impl Scan {
         let table = &self.plan.table;
         let partitions = partitions(&self.runtime, table, &self.plan.partitions).await?;
         let parts = parts_of(table, self.index())?;
+        self.runtime.note(|node| node.partitions += partitions.len() as u64);
         let mut work = VecDeque::new();
         for partition in partitions {
             match &self.plan.access {
@@ -170,33 +171,46 @@ impl Scan {
     }
 
     async fn get(&mut self, partition: &PartitionId, keys: Vec<Bytes>) -> Result<Vec<Stored>> {
-        let statement = &self.runtime.statement;
-        let table = self.plan.table.id;
-        let point = statement.read_point(partition).await?;
-        let index = self.index();
-        let at = At::Point(point.clone());
-        let answers = statement.dispatch.get_many(partition, table, index, keys.clone(), &at).await?;
-        let mut rows = Vec::with_capacity(keys.len());
-        for (key, answer) in keys.into_iter().zip(answers) {
-            if statement.notes_reads() {
-                let revision = match &answer {
-                    Some(stored) => Some(revision_of(&stored.row)?),
-                    None => None,
-                };
-                match (index, &answer) {
-                    (None, _) => statement.note_row_read(partition, table, key.clone(), revision, point.revision),
-                    (Some(_), _) => statement.note_table_read(partition, table, point.revision),
-                }
-            }
-            let written = if index.is_none() { statement.overlay.get(partition, table, &key) } else { None };
-            match written {
-                Some(Some(row)) => rows.push(Stored { key, row: row.clone() }),
-                Some(None) => {}
-                None => rows.extend(answer),
+        let rows = look_up(&self.runtime, &self.plan.table, self.index(), partition, keys).await?;
+        Ok(rows.into_iter().flatten().collect())
+    }
+}
+
+/// Rows by keys of the primary key, or of a unique index of a table that the transaction has not written; one place per
+/// key.
+pub(super) async fn look_up(
+    runtime: &Runtime,
+    table: &Table,
+    index: Option<IndexId>,
+    partition: &PartitionId,
+    keys: Vec<Bytes>,
+) -> Result<Vec<Option<Stored>>> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (statement, table) = (&runtime.statement, table.id);
+    let point = statement.read_point(partition).await?;
+    let at = At::Point(point.clone());
+    let answers = statement.dispatch.get_many(partition, table, index, keys.clone(), &at).await?;
+    let mut rows = Vec::with_capacity(keys.len());
+    for (key, answer) in keys.into_iter().zip(answers) {
+        if statement.notes_reads() {
+            let revision = match &answer {
+                Some(stored) => Some(revision_of(&stored.row)?),
+                None => None,
+            };
+            match index {
+                None => statement.note_row_read(partition, table, key.clone(), revision, point.revision),
+                Some(_) => statement.note_table_read(partition, table, point.revision),
             }
         }
-        Ok(rows)
+        let written = if index.is_none() { statement.overlay.get(partition, table, &key) } else { None };
+        rows.push(match written {
+            Some(row) => row.map(|row| Stored { key, row: row.clone() }),
+            None => answer,
+        });
     }
+    Ok(rows)
 }
 
 fn index_of(access: &Access) -> Option<IndexId> {
@@ -222,6 +236,10 @@ impl Operator for Scan {
                 if let Some(filter) = &mut self.filter {
                     batch = filter.filter(&self.runtime, batch).await?;
                 }
+                self.runtime.note(|node| {
+                    node.rows_removed += (rows.len() - batch.len()) as u64;
+                    node.bytes_read += rows.iter().map(|stored| stored.row.len() as u64).sum::<u64>();
+                });
                 if !batch.is_empty() {
                     return Ok(Some(batch));
                 }

@@ -134,6 +134,7 @@ impl Sorter {
             self.runtime.cancel.check()?;
             file.write(&whole.select(piece))?;
         }
+        self.runtime.note(|node| node.spilled += file.bytes());
         self.runs.push(file.finish()?);
         Ok(())
     }

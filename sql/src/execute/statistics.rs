@@ -31,8 +31,6 @@ pub struct NodeStatistics {
     pub bytes_read: u64,
     /// Partitions it read.
     pub partitions: u64,
-    /// The most bytes it held in memory.
-    pub memory: u64,
     /// Bytes it wrote to spill files.
     pub spilled: u64,
 }

@@ -234,6 +234,7 @@ impl Grouping {
         let batches = if count == 0 { Vec::new() } else { vec![Batch::new(columns, count)] };
         let mut parts = Vec::new();
         for file in self.spilling.take().into_iter().flatten().filter(|file| file.rows() > 0) {
+            self.runtime.note(|node| node.spilled += file.bytes());
             parts.push(file.finish()?);
         }
         Ok((batches, parts))

@@ -208,6 +208,8 @@ impl HashJoin {
             self.cut_batch(&batch.compact(), true, &mut left_files).await?;
         }
         self.left = Source::Nothing;
+        let spilled: u64 = left_files.iter().chain(&right_files).map(spill::Writer::bytes).sum();
+        self.runtime.note(|node| node.spilled += spilled);
         for (left, right) in left_files.into_iter().zip(right_files) {
             if left.rows() > 0 || (right.rows() > 0 && self.keeps_right()) {
                 self.waiting.push(Part { depth: self.depth + 1, left: left.finish()?, right: right.finish()? });

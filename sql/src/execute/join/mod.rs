@@ -109,7 +109,7 @@ fn nulls(types: &[Type], rows: usize) -> impl Iterator<Item = Arc<Column>> {
 }
 
 /// Pairs of rows of two batches without selections.
-fn pairs(left: &Batch, left_rows: &[u32], right: &Batch, right_rows: &[u32]) -> Batch {
+pub(super) fn pairs(left: &Batch, left_rows: &[u32], right: &Batch, right_rows: &[u32]) -> Batch {
     debug_assert!(!right_rows.contains(&NO_ROW));
     let mut columns = Vec::with_capacity(left.width() + right.width());
     columns.extend(left.columns().iter().map(|column| Arc::new(column.gather(left_rows))));

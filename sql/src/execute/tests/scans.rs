@@ -13,7 +13,7 @@ use crate::{
         open,
     },
     expr::Expr,
-    plan::{Access, Insert, KeyRange, Keys, Node, Partitions, Plan, Scan, ScanColumn},
+    plan::{Access, Apply, Insert, JoinKind, KeyRange, Keys, Node, Partitions, Plan, Scan, ScanColumn},
     txn::Overlay,
 };
 
@@ -167,4 +167,53 @@ fn hidden_columns_say_where_a_row_is() {
     assert_eq!(rows[0][1..3], [Value::Int8(2), Value::Oid(100)]);
     assert_eq!(rows[0][3].as_bytes(), Some(crate::execute::fixture::partition().as_bytes()));
     assert_eq!(shape(&TYPES).columns.len(), 3);
+}
+
+#[test]
+fn rows_looked_up_by_key_for_a_batch_are_those_of_one_run_per_row() {
+    let memory = filled();
+    let left: Vec<Row> = [Some(3), None, Some(99), Some(3), Some(5), Some(6)]
+        .into_iter()
+        .map(|at| vec![at.map_or(Value::Null, Value::Int4), Value::text("left")])
+        .collect();
+    let left_types = [Type::Int4, Type::Text];
+    let outer = Expr::new(crate::expr::Kind::Outer(0), Type::Int4);
+    // Rows with id = outer and size < outer.
+    let filter = || operator("<", column(1, Type::Int4), outer.clone());
+    let by_key = |as_range: bool| {
+        let access = if as_range {
+            Access::Range { index: None, range: KeyRange { prefix: vec![outer.clone()], ..KeyRange::default() } }
+        } else {
+            Access::Keys { index: None, keys: Keys::List(vec![vec![outer.clone()]]) }
+        };
+        scan(&memory, access, false, Some(filter()))
+    };
+    let overlay = inserted(&memory, 100, &TYPES, &[row(99, Some(1), "new")]);
+    for kind in [JoinKind::Inner, JoinKind::Left, JoinKind::Semi, JoinKind::Anti, JoinKind::Single] {
+        let run = |as_range: bool| {
+            let apply = Apply {
+                kind,
+                left: values(&left_types, &left),
+                right: Box::new(by_key(as_range)),
+                outer: vec![column(0, Type::Int4)],
+                residual: None,
+            };
+            let runtime = runtime_over(&memory, PLENTY, true, overlay.clone());
+            rows_of(open(&plan(Node::Apply(apply), &[]), &runtime).expect("a plan")).expect("rows")
+        };
+        assert_eq!(run(false), run(true), "{kind:?}");
+        assert!(!run(false).is_empty());
+    }
+}
+
+#[test]
+fn a_measured_statement_tells_rows_read_and_removed() {
+    let memory = filled();
+    let mut scan = scan(&memory, Access::Full { index: None }, false, Some(operator("<", column(0, Type::Int4), int(3))));
+    scan.id = 7;
+    let runtime = runtime_over(&memory, PLENTY, false, Overlay::default()).with_statistics();
+    rows_of(open(&scan, &runtime).expect("a plan")).expect("rows");
+    let node = runtime.statistics.as_ref().expect("it is measured").node(7);
+    assert_eq!((node.loops, node.rows, node.rows_removed, node.partitions), (1, 3, 17, 1));
+    assert!(node.bytes_read > 0);
 }

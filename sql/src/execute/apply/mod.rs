@@ -1,10 +1,15 @@
 //! For each row of the left, the right run with values of that row.
 //!
-//! Rows of the left that hand in the same values one after the other share one run.
+//! Rows of the left that hand in the same values one after the other share one run. A right that is one row by its key is
+//! looked up for whole batches (`lookup`).
+
+mod lookup;
 
 use std::sync::Arc;
 
 use model::{Result, Type, Value, port::BoxFuture};
+
+use lookup::Lookup;
 
 use super::{
     Expressions, Operator, Runtime, expressions::too_many_rows, open, types_of,
@@ -14,8 +19,16 @@ use crate::{
     plan::{self, JoinKind, Plan},
 };
 
+/// Starts an apply.
+pub(super) fn start(plan: &plan::Apply, left: Box<dyn Operator>, runtime: &Runtime) -> Box<dyn Operator> {
+    match Lookup::find(plan, left, runtime) {
+        Ok(lookup) => Box::new(lookup),
+        Err(left) => Box::new(Apply::new(plan, left, runtime)),
+    }
+}
+
 /// The operator.
-pub(super) struct Apply {
+struct Apply {
     runtime: Runtime,
     kind: JoinKind,
     left: Box<dyn Operator>,
@@ -36,7 +49,7 @@ struct Current {
 }
 
 impl Apply {
-    pub(super) fn new(plan: &plan::Apply, left: Box<dyn Operator>, runtime: &Runtime) -> Self {
+    fn new(plan: &plan::Apply, left: Box<dyn Operator>, runtime: &Runtime) -> Self {
         let (left_width, right_types) = (plan.left.columns.len(), types_of(&plan.right));
         let width = left_width + right_types.len();
         Self {
