@@ -206,14 +206,22 @@ fn copy_folder(from: &Path, to: &Path) {
         if entry.file_type().expect("a type").is_dir() {
             copy_folder(&entry.path(), &target);
         } else {
+            // A file that goes while it is looked at was only being made.
+            let Ok(mut bytes) = fs::read(entry.path()) else { continue };
             // Journals are mostly holes; so are their copies.
-            let mut bytes = fs::read(entry.path()).expect("a file");
             let length = bytes.len() as u64;
-            bytes.truncate(bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1));
+            bytes.truncate(used(&bytes));
             fs::write(&target, bytes).expect("copied");
             fs::OpenOptions::new().write(true).open(&target).expect("a copy").set_len(length).expect("as long");
         }
     }
+}
+
+/// How many bytes there are before nothing but zeros, in whole pages.
+fn used(bytes: &[u8]) -> usize {
+    const ZEROS: [u8; 4_096] = [0; 4_096];
+    let page = bytes.chunks(ZEROS.len()).rposition(|page| page != &ZEROS[..page.len()]);
+    bytes.len().min(page.map_or(0, |page| (page + 1) * ZEROS.len()))
 }
 
 fn newest_journal(copy: &Path) -> PathBuf {
@@ -223,7 +231,8 @@ fn newest_journal(copy: &Path) -> PathBuf {
 }
 
 fn used_bytes(journal: &Path) -> u64 {
-    let bytes = fs::read(journal).expect("a journal");
+    let mut bytes = fs::read(journal).expect("a journal");
+    bytes.truncate(used(&bytes));
     bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at as u64 + 1)
 }
 
