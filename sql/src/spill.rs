@@ -322,3 +322,66 @@ impl<'a> Input<'a> {
 fn damaged() -> Error {
     Error::new(Code::IoError, "a temporary file does not hold what was written into it")
 }
+
+#[cfg(test)]
+mod tests {
+    use model::value::{Interval, Jsonb};
+
+    use super::*;
+
+    fn directory(name: &str, limit: u64) -> Arc<Directory> {
+        Directory::open(std::env::temp_dir().join(format!("keystead-spill-{name}-{}", std::process::id())), limit)
+    }
+
+    fn types() -> Vec<Type> {
+        vec![Type::Bool, Type::Int4, Type::Float8, Type::Numeric, Type::Text, Type::Interval, Type::Jsonb]
+    }
+
+    fn rows() -> Vec<Vec<Value>> {
+        let full = vec![
+            Value::Bool(true),
+            Value::Int4(-7),
+            Value::Float8(f64::NAN),
+            Value::Numeric("123456789012345678901234567890.500".parse().expect("a number")),
+            Value::text("ä\n"),
+            Value::Interval(Interval::new(1, -2, 3)),
+            Value::Jsonb(Jsonb::parse("{\"a\": [1, null]}").expect("JSON")),
+        ];
+        let nulls = vec![Value::Null; full.len()];
+        vec![full, nulls]
+    }
+
+    #[test]
+    fn what_is_spilled_is_read_back_twice() {
+        let directory = directory("back", u64::MAX);
+        let mut file = directory.create(&types()).expect("a file");
+        let batch = Batch::from_rows(&types(), &rows());
+        file.write(&batch).expect("room");
+        file.write(&batch.select(&[1, 0])).expect("room");
+        let mut file = file.finish().expect("a whole file");
+        for _ in 0..2 {
+            let first = file.next().expect("a batch").expect("two batches");
+            let second = file.next().expect("a batch").expect("two batches");
+            assert_eq!(first.rows(), rows());
+            assert_eq!(second.rows(), [rows()[1].clone(), rows()[0].clone()]);
+            assert!(file.next().expect("the end").is_none());
+            file.rewind().expect("the start");
+        }
+    }
+
+    #[test]
+    fn a_file_goes_with_its_reader_and_a_full_directory_refuses() {
+        let directory = directory("full", 300);
+        let batch = Batch::from_rows(&types(), &rows());
+        let mut file = directory.create(&types()).expect("a file");
+        file.write(&batch).expect("room for one");
+        let refused = file.write(&batch).expect_err("no room for two");
+        assert_eq!(refused.code(), Code::DiskFull);
+        let path = file.place.path.clone();
+        let reader = file.finish().expect("a file");
+        assert!(path.exists() && directory.used() > 0);
+        drop(reader);
+        assert!(!path.exists());
+        assert_eq!(directory.used(), 0);
+    }
+}

@@ -165,16 +165,20 @@ impl CopyFrom {
                 return Err(self.at_line(error));
             }
         }
-        for index in 0..targets.len() {
+        let mut fault = None;
+        for (index, (column, target)) in self.made.iter_mut().zip(targets).enumerate() {
             if index >= fields.len() {
-                let message = format!("missing data for column \"{}\"", targets[index].name);
+                let message = format!("missing data for column \"{}\"", target.name);
                 return Err(self.at_line(Error::new(Code::BadCopyFileFormat, message)));
             }
-            let field = fields.get(index);
-            let read = read_field(&mut self.made[index], &targets[index], field, self.options.format, &self.context);
+            let read = read_field(column, target, fields.get(index), self.options.format, &self.context);
             if let Err(error) = read {
-                return Err(self.at_column(error, index));
+                fault = Some((index, error));
+                break;
             }
+        }
+        if let Some((index, error)) = fault {
+            return Err(self.at_column(error, index));
         }
         self.held.lines.push(self.splitter.line());
         self.held.raw.extend_from_slice(shown_bytes(self.splitter.raw()));

@@ -22,8 +22,8 @@ impl RowIds {
         Self { micros: u64::try_from(micros).unwrap_or(0), salt: (context.random)() as u32, count: 0 }
     }
 
-    /// The next id.
-    pub fn next(&mut self) -> Bytes {
+    /// Makes the next id.
+    pub fn make(&mut self) -> Bytes {
         let mut id = Vec::with_capacity(16);
         id.extend_from_slice(&self.micros.to_be_bytes());
         id.extend_from_slice(&self.count.to_be_bytes());

@@ -128,7 +128,7 @@ impl RowWriter {
             let key = match (table.key(), keys.and_then(|keys| keys.as_texts())) {
                 (Some(_), _) => self.key(|number| value(row, number), &mut bytes)?,
                 (None, Some(keys)) => Bytes::copy_from_slice(keys.get(row)),
-                (None, None) => self.ids.next(),
+                (None, None) => self.ids.make(),
             };
             bytes.clear();
             row::encode_with(rows.width(), &mut bytes, |column, out| rows.column(column).write_stored(row, out))

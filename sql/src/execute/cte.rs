@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use model::{Error, Result, port::BoxFuture};
+use model::{Error, Result, Value, port::BoxFuture};
 use parking_lot::Mutex;
 
 use super::{Operator, Runtime, open as open_plan, types_of};
@@ -33,6 +33,8 @@ enum Entry {
 
 struct Pending {
     plan: Arc<Plan>,
+    /// What is handed in where it was written, which may be further out than where it is read.
+    outer: Arc<[Value]>,
     rows: Option<Arc<Rows>>,
 }
 
@@ -47,8 +49,8 @@ impl Shelf {
         self.tables.lock().insert(id, Entry::Working(rows));
     }
 
-    fn put_pending(&self, common: &CommonTable) {
-        let pending = Pending { plan: Arc::new(common.plan.clone()), rows: None };
+    fn put_pending(&self, common: &CommonTable, outer: &Arc<[Value]>) {
+        let pending = Pending { plan: Arc::new(common.plan.clone()), outer: Arc::clone(outer), rows: None };
         self.tables.lock().insert(common.id, Entry::Pending(Arc::new(tokio::sync::Mutex::new(pending))));
     }
 
@@ -63,7 +65,7 @@ async fn rows_of(runtime: &Runtime, pending: &tokio::sync::Mutex<Pending>) -> Re
     if let Some(rows) = &pending.rows {
         return Ok(Arc::clone(rows));
     }
-    let mut operator = open_plan(&pending.plan, runtime)?;
+    let mut operator = open_plan(&pending.plan, &runtime.with_outer(Arc::clone(&pending.outer)))?;
     let mut charge = runtime.budget.charge("a common table expression");
     let mut batches = Vec::new();
     while let Some(batch) = operator.next().await? {
@@ -82,7 +84,7 @@ async fn rows_of(runtime: &Runtime, pending: &tokio::sync::Mutex<Pending>) -> Re
 /// Starts a plan with its common table expressions.
 pub(super) fn open(expressions: &[CommonTable], input: &Plan, runtime: &Runtime) -> Result<Box<dyn Operator>> {
     for common in expressions {
-        runtime.shelf.put_pending(common);
+        runtime.shelf.put_pending(common, &runtime.outer);
     }
     let writing = expressions.iter().filter(|common| common.writes).map(|common| common.id).collect();
     Ok(Box::new(With { runtime: runtime.clone(), writing, input: open_plan(input, runtime)? }))

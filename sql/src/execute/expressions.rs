@@ -83,11 +83,6 @@ impl Expressions {
         Self::new(&plain, width)
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.list.len()
-    }
-
     /// The value of each expression for each row.
     pub(crate) async fn columns(&mut self, runtime: &Runtime, batch: &Batch) -> Result<Vec<Arc<Column>>> {
         if batch.is_empty() {

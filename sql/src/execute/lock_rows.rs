@@ -28,7 +28,8 @@ pub(super) struct LockRows {
     input: Box<dyn Operator>,
     tables: Vec<RowLock>,
     condition: Option<Expressions>,
-    types: Vec<Type>,
+    /// Rows that wait to be locked, and the next of them.
+    waiting: Option<(Batch, usize)>,
 }
 
 /// What became of a row when it was locked.
@@ -39,49 +40,33 @@ enum Outcome {
 }
 
 impl LockRows {
-    pub(super) fn new(plan: &plan::LockRows, input: Box<dyn Operator>, types: Vec<Type>, runtime: &Runtime) -> Self {
+    pub(super) fn new(plan: &plan::LockRows, input: Box<dyn Operator>, width: usize, runtime: &Runtime) -> Self {
         Self {
             runtime: runtime.clone(),
             input,
             tables: plan.tables.clone(),
-            condition: plan.condition.as_ref().map(|condition| Expressions::condition(condition, types.len())),
-            types,
+            condition: plan.condition.as_ref().map(|condition| Expressions::condition(condition, width)),
+            waiting: None,
         }
     }
 
-    async fn lock(&mut self, batch: Batch) -> Result<Batch> {
-        let batch = batch.compact();
-        let mut columns: Vec<Column> = self.types.iter().map(|ty| Column::with_capacity(*ty, batch.len())).collect();
-        let mut count = 0;
-        for row in 0..batch.len() {
-            self.runtime.pace().await?;
-            let mut one = batch.slice(row, 1).compact();
-            let mut changed = false;
-            let mut kept = true;
-            for at in 0..self.tables.len() {
-                match self.lock_one(&one, at).await? {
-                    Outcome::Same => {}
-                    Outcome::LeftOut => {
-                        kept = false;
-                        break;
-                    }
-                    Outcome::Changed(stored) => {
-                        one = self.renew(&one, at, stored)?;
-                        changed = true;
-                    }
+    /// Locks one row; none if it is left out.
+    async fn lock(&mut self, mut one: Batch) -> Result<Option<Batch>> {
+        let mut changed = false;
+        for at in 0..self.tables.len() {
+            match self.lock_one(&one, at).await? {
+                Outcome::Same => {}
+                Outcome::LeftOut => return Ok(None),
+                Outcome::Changed(stored) => {
+                    one = self.renew(&one, at, stored)?;
+                    changed = true;
                 }
-            }
-            if kept && changed && let Some(condition) = &mut self.condition {
-                kept = !condition.filter(&self.runtime, one.clone()).await?.is_empty();
-            }
-            if kept {
-                for (column, from) in columns.iter_mut().zip(one.columns()) {
-                    column.push_from(from, 0);
-                }
-                count += 1;
             }
         }
-        Ok(Batch::new(columns.into_iter().map(Arc::new).collect(), count))
+        if changed && let Some(condition) = &mut self.condition {
+            one = condition.filter(&self.runtime, one).await?;
+        }
+        Ok((!one.is_empty()).then_some(one))
     }
 
     fn place(&self, one: &Batch, at: usize) -> Result<Option<(PartitionId, Bytes, Bytes)>> {
@@ -152,16 +137,26 @@ impl LockRows {
 impl Operator for LockRows {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Batch>>> {
         Box::pin(async move {
-            while let Some(batch) = self.input.next().await? {
-                if !self.runtime.statement.locks_rows() {
-                    return Ok(Some(batch));
+            loop {
+                let Some((batch, row)) = self.waiting.take() else {
+                    let Some(batch) = self.input.next().await? else { return Ok(None) };
+                    if !self.runtime.statement.locks_rows() {
+                        return Ok(Some(batch));
+                    }
+                    self.waiting = Some((batch.compact(), 0));
+                    continue;
+                };
+                if row >= batch.len() {
+                    continue;
                 }
-                let batch = self.lock(batch).await?;
-                if !batch.is_empty() {
-                    return Ok(Some(batch));
+                self.runtime.pace().await?;
+                let one = batch.slice(row, 1).compact();
+                self.waiting = Some((batch, row + 1));
+                // One by one, so that a LIMIT above locks no row that it does not give.
+                if let Some(one) = self.lock(one).await? {
+                    return Ok(Some(one));
                 }
             }
-            Ok(None)
         })
     }
 }

@@ -127,7 +127,7 @@ fn open_node(plan: &Plan, runtime: &Runtime) -> Result<Box<dyn Operator>> {
         Node::Recursive { id, initial, recursive, all } => {
             Box::new(recursive::Recursive::new(*id, open(initial, runtime)?, recursive, *all, types, runtime))
         }
-        Node::LockRows(lock) => Box::new(lock_rows::LockRows::new(lock, open(&lock.input, runtime)?, types, runtime)),
+        Node::LockRows(lock) => Box::new(lock_rows::LockRows::new(lock, open(&lock.input, runtime)?, types.len(), runtime)),
         Node::Insert(insert) => Box::new(dml::Insert::new(plan.id, insert, open(&insert.source, runtime)?, runtime)),
         Node::Update(update) => Box::new(dml::Update::new(
             plan.id,

@@ -4,13 +4,14 @@
 //! Invariants:
 //! - All pages of one partition are read at one point, so a scan sees one state of it.
 //! - Rows the transaction has written replace stored ones, removed ones go, new ones come in the order of the access.
-//! - The next page is asked for before this one is decoded.
+//! - From the second page on, the next one is asked for before this one is decoded: a LIMIT that is met by the first page
+//!   reads no other.
 
 use std::{collections::VecDeque, ops::Bound};
 
 use bytes::Bytes;
 use model::{
-    Error, Result, Type, Value,
+    Error, Result, Value,
     id::{IndexId, PartitionId},
     key,
     port::{BoxFuture, Reply},
@@ -62,6 +63,9 @@ struct Pages {
     /// Where the page that is on its way starts (ends, when reverse).
     edge: Option<Bytes>,
     coming: Option<Coming>,
+    /// After the first page: where the second one starts. It is asked for when it is wanted; those behind it early.
+    second: Option<Bytes>,
+    given: bool,
     rows_max: usize,
     /// For an index: what the transaction has written in the range, in order, not given yet.
     written: VecDeque<(Bytes, Stored)>,
@@ -261,7 +265,7 @@ impl Pages {
             _ => VecDeque::new(),
         };
         let mut pages =
-            Self { partition, point, range, edge: None, coming: None, rows_max: FIRST_PAGE_ROWS, written };
+            Self { partition, point, range, edge: None, coming: None, second: None, given: false, rows_max: FIRST_PAGE_ROWS, written };
         pages.ask(runtime, plan, index, None).await;
         Ok(pages)
     }
@@ -293,14 +297,19 @@ impl Pages {
     }
 
     async fn next(&mut self, runtime: &Runtime, plan: &plan::Scan, index: Option<IndexId>) -> Result<Option<Vec<Stored>>> {
+        if let Some(second) = self.second.take() {
+            self.ask(runtime, plan, index, Some(second)).await;
+        }
         let page = match self.coming.take() {
             None => return Ok(None),
             Some(Coming::Here(page)) => page?,
             Some(Coming::Waiting(reply)) => reply.await?,
         };
         let here = self.edge.take();
-        if let Some(next) = &page.next {
-            self.ask(runtime, plan, index, Some(next.clone())).await;
+        match (&page.next, std::mem::replace(&mut self.given, true)) {
+            (Some(next), true) => self.ask(runtime, plan, index, Some(next.clone())).await,
+            (Some(next), false) => self.second = Some(next.clone()),
+            (None, _) => {}
         }
         let overlay = &runtime.statement.overlay;
         if !overlay.touches(plan.table.id) {
@@ -403,9 +412,4 @@ pub(crate) fn column_of(table: &Table, row: &[u8], number: model::id::ColumnNumb
 /// All columns of a stored row, by number.
 pub(crate) fn whole_row(table: &Table, row: &[u8]) -> Result<Vec<Value>> {
     table.columns.iter().map(|column| column_of(table, row, column.number)).collect()
-}
-
-/// The types of all columns of a table, by number.
-pub(crate) fn whole_types(table: &Table) -> Vec<Type> {
-    table.column_types()
 }

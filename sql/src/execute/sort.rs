@@ -17,6 +17,8 @@ use crate::{
     spill,
 };
 
+/// So many rows are sorted on a thread of their own.
+const BLOCKING_ROWS: usize = 20_000;
 /// How many runs are merged at once.
 const RUNS_MAX: usize = 64;
 
@@ -70,7 +72,7 @@ impl Sorter {
         let bytes = 2 * batch.heap_bytes() + packed.heap_bytes() + 24 * batch.len();
         let mut wanted = self.charge.bytes() + bytes;
         if !self.charge.try_set(wanted) {
-            self.spill_run()?;
+            self.spill_run().await?;
             wanted = bytes;
             self.charge.set(wanted)?;
         }
@@ -80,15 +82,15 @@ impl Sorter {
     }
 
     /// All rows in order.
-    pub(super) fn finish(mut self) -> Result<Sorted> {
+    pub(super) async fn finish(mut self) -> Result<Sorted> {
         if self.runs.is_empty() {
-            let order = self.order();
+            let order = self.order().await?.1;
             let rows = concat(&self.rows, &self.types);
             self.rows.clear();
             self.packed.clear();
             return Ok(Sorted::Memory { rows, order, given: 0, _charge: self.charge });
         }
-        self.spill_run()?;
+        self.spill_run().await?;
         while self.runs.len() > RUNS_MAX {
             let rest = self.runs.split_off(RUNS_MAX);
             let merged = self.merge_to_file()?;
@@ -98,30 +100,29 @@ impl Sorter {
         Ok(Sorted::Merging(Merge::new(self.runs, self.types, self.charge)?))
     }
 
-    fn order(&self) -> Vec<u32> {
-        let mut keyed: Vec<(u64, u32, u32, u32)> = Vec::new();
-        let mut row_number = 0;
-        for (batch, packed) in self.packed.iter().enumerate() {
-            for row in 0..packed.len() {
-                keyed.push((prefix(packed.get(row)), batch as u32, row as u32, row_number));
-                row_number += 1;
-            }
+    /// Takes the keys out; answers them and the numbers of the rows in order.
+    async fn order(&mut self) -> Result<(Vec<Keys>, Vec<u32>)> {
+        let packed = std::mem::take(&mut self.packed);
+        if packed.iter().map(Keys::len).sum::<usize>() < BLOCKING_ROWS {
+            let order = order(&packed);
+            return Ok((packed, order));
         }
-        let key = |at: &(u64, u32, u32, u32)| self.packed[at.1 as usize].get(at.2 as usize);
-        // The row number decides between equal keys, so an unstable sort is stable here.
-        keyed.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a).cmp(key(b))).then(a.3.cmp(&b.3)));
-        keyed.into_iter().map(|at| at.3).collect()
+        super::runtime::blocking(move || {
+            let order = order(&packed);
+            (packed, order)
+        })
+        .await
     }
 
     /// Writes what is held as a sorted run: the rows, and their keys as one more column.
-    fn spill_run(&mut self) -> Result<()> {
+    async fn spill_run(&mut self) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let order = self.order();
+        let (packed, order) = self.order().await?;
         let rows = concat(&self.rows, &self.types);
         let mut keys = Column::with_capacity(Type::Bytea, rows.len());
-        for packed in &self.packed {
+        for packed in &packed {
             (0..packed.len()).for_each(|row| keys.push_bytes(packed.get(row)));
         }
         self.rows.clear();
@@ -155,6 +156,22 @@ impl Sorter {
         }
         file.finish()
     }
+}
+
+/// The numbers of all rows in order.
+fn order(packed: &[Keys]) -> Vec<u32> {
+    let mut keyed: Vec<(u64, u32, u32, u32)> = Vec::new();
+    let mut row_number = 0;
+    for (batch, keys) in packed.iter().enumerate() {
+        for row in 0..keys.len() {
+            keyed.push((prefix(keys.get(row)), batch as u32, row as u32, row_number));
+            row_number += 1;
+        }
+    }
+    let key = |at: &(u64, u32, u32, u32)| packed[at.1 as usize].get(at.2 as usize);
+    // The row number decides between equal keys, so an unstable sort is stable here.
+    keyed.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| key(a).cmp(key(b))).then(a.3.cmp(&b.3)));
+    keyed.into_iter().map(|at| at.3).collect()
 }
 
 /// The first eight bytes of a key, as a number in the same order.
@@ -284,7 +301,7 @@ impl Operator for Sort {
                         while let Some(batch) = self.input.next().await? {
                             sorter.add(batch).await?;
                         }
-                        self.state = State::Giving(sorter.finish()?);
+                        self.state = State::Giving(sorter.finish().await?);
                     }
                 }
             }
@@ -345,7 +362,7 @@ impl TopN {
             }
             let skip = usize::try_from(skip).unwrap_or(usize::MAX);
             let left = left.and_then(|left| usize::try_from(left).ok()).unwrap_or(usize::MAX);
-            return Ok(Given::Sorted { sorted: Box::new(sorter.finish()?), skip, left });
+            return Ok(Given::Sorted { sorted: Box::new(sorter.finish().await?), skip, left });
         };
         if wanted == 0 {
             return Ok(Given::Rows(Vec::new().into_iter()));

@@ -173,20 +173,20 @@ fn numerics(symbol: &str, left: &Lifted, right: &Lifted, rows: usize) -> Result<
     match (left, right) {
         (Lifted::Column(a), Lifted::Column(b)) => {
             let (Some(a), Some(b)) = (a.as_numerics(), b.as_numerics()) else { return Ok(None) };
-            for row in 0..rows {
-                values.push(if skip(row) { Numeric::ZERO } else { compute(&a[row], &b[row])? });
+            for (row, (a, b)) in a.iter().zip(b).enumerate() {
+                values.push(if skip(row) { Numeric::ZERO } else { compute(a, b)? });
             }
         }
         (Lifted::Column(a), Lifted::Constant(Value::Numeric(b))) => {
             let Some(a) = a.as_numerics() else { return Ok(None) };
-            for row in 0..rows {
-                values.push(if skip(row) { Numeric::ZERO } else { compute(&a[row], b)? });
+            for (row, a) in a.iter().enumerate() {
+                values.push(if skip(row) { Numeric::ZERO } else { compute(a, b)? });
             }
         }
         (Lifted::Constant(Value::Numeric(a)), Lifted::Column(b)) => {
             let Some(b) = b.as_numerics() else { return Ok(None) };
-            for row in 0..rows {
-                values.push(if skip(row) { Numeric::ZERO } else { compute(a, &b[row])? });
+            for (row, b) in b.iter().enumerate() {
+                values.push(if skip(row) { Numeric::ZERO } else { compute(a, b)? });
             }
         }
         _ => return Ok(None),

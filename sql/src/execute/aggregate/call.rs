@@ -153,7 +153,7 @@ impl Call {
         let sorted = rows.select(&order).compact();
         let numbers: Vec<u32> =
             sorted.column(0).as_ints().unwrap_or_default().iter().map(|number| *number as u32).collect();
-        self.feed(&sorted.columns()[1..1 + arguments].to_vec(), &numbers)
+        self.feed(&sorted.columns()[1..1 + arguments], &numbers)
     }
 }
 

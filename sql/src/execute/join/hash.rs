@@ -127,15 +127,19 @@ impl HashJoin {
     async fn read_right(&mut self, mut right: Source) -> Result<bool> {
         let mut batches = Vec::new();
         let mut bytes = 0;
+        let mut table = KeyTable::new(&self.key_types);
+        let (mut numbers, mut some) = (Vec::new(), Vec::new());
         while let Some(batch) = right.next().await? {
             self.runtime.pace().await?;
             if batch.is_empty() {
                 continue;
             }
             let batch = batch.compact();
-            if self.depth == 0 {
-                self.note_right(&batch).await?;
-            }
+            let keys = self.right_keys.columns(&self.runtime, &batch).await?;
+            self.note_right(&keys);
+            let refs: Vec<&Column> = keys.iter().map(Arc::as_ref).collect();
+            table.insert(&refs, batch.len(), true, &mut some);
+            numbers.extend_from_slice(&some);
             // Rows, their joined copy, and about 24 bytes a row for the table and the chains.
             bytes += 2 * batch.heap_bytes() + (24 + 12 * self.key_types.len()) * batch.len();
             batches.push(batch);
@@ -150,25 +154,21 @@ impl HashJoin {
         }
         let rows = concat(&batches, &self.shape.right_types);
         drop(batches);
-        self.build = self.make_table(rows).await?;
+        self.build = self.chain(rows, table, &numbers);
         Ok(true)
     }
 
-    async fn note_right(&mut self, batch: &Batch) -> Result<()> {
-        self.right_empty = false;
-        if self.shape.kind == JoinKind::NullAwareAnti && !self.right_null {
-            let keys = self.right_keys.columns(&self.runtime, batch).await?;
-            self.right_null = keys.iter().any(|key| key.nulls().contains(&true));
+    /// Notes rows of the right, over all parts.
+    fn note_right(&mut self, keys: &[Arc<Column>]) {
+        if self.depth == 0 {
+            self.right_empty = false;
+            self.right_null |= keys.iter().any(|key| key.nulls().contains(&true));
         }
-        Ok(())
     }
 
-    async fn make_table(&mut self, rows: Batch) -> Result<Build> {
-        let mut build = Build::empty(&self.shape.right_types, &self.key_types);
-        let keys = self.right_keys.columns(&self.runtime, &rows).await?;
-        let refs: Vec<&Column> = keys.iter().map(Arc::as_ref).collect();
-        let mut numbers = Vec::new();
-        build.table.insert(&refs, rows.len(), true, &mut numbers);
+    /// Chains the rows of each key.
+    fn chain(&self, rows: Batch, table: KeyTable, numbers: &[u32]) -> Build {
+        let mut build = Build { table, ..Build::empty(&self.shape.right_types, &self.key_types) };
         build.heads = vec![END; build.table.len()];
         build.nexts = vec![END; rows.len()];
         // From the last to the first, so that chains are in the order of the rows.
@@ -181,7 +181,7 @@ impl HashJoin {
             build.matched = vec![false; rows.len()];
         }
         build.rows = rows;
-        Ok(build)
+        build
     }
 
     /// Writes both sides into parts.
@@ -197,11 +197,12 @@ impl HashJoin {
         self.charge.set(0)?;
         while let Some(batch) = right.next().await? {
             self.runtime.pace().await?;
+            let batch = batch.compact();
             if self.depth == 0 && !batch.is_empty() {
-                let batch = batch.clone().compact();
-                self.note_right(&batch).await?;
+                let keys = self.right_keys.columns(&self.runtime, &batch).await?;
+                self.note_right(&keys);
             }
-            self.cut_batch(&batch.compact(), false, &mut right_files).await?;
+            self.cut_batch(&batch, false, &mut right_files).await?;
         }
         while let Some(batch) = self.left.next().await? {
             self.runtime.pace().await?;

@@ -13,7 +13,10 @@ use crate::{
         open,
     },
     expr::Expr,
-    plan::{Access, Apply, Insert, JoinKind, KeyRange, Keys, Node, Partitions, Plan, Scan, ScanColumn},
+    plan::{
+        Access, Apply, Insert, JoinKind, KeyRange, Keys, LockRows, LockWait, Node, Partitions, Plan, RowLock, Scan, ScanColumn,
+        Target,
+    },
     txn::Overlay,
 };
 
@@ -216,4 +219,45 @@ fn a_measured_statement_tells_rows_read_and_removed() {
     let node = runtime.statistics.as_ref().expect("it is measured").node(7);
     assert_eq!((node.loops, node.rows, node.rows_removed, node.partitions), (1, 3, 17, 1));
     assert!(node.bytes_read > 0);
+}
+
+#[test]
+fn locked_rows_are_given_one_by_one_as_they_are_now() {
+    let memory = filled();
+    let table = memory.table(100);
+    let mut inner = match scan(&memory, Access::Full { index: None }, false, None).node {
+        Node::Scan(scan) => scan,
+        _ => unreachable!("it was made a scan"),
+    };
+    inner.columns.extend([ScanColumn::Partition, ScanColumn::Key, ScanColumn::Row]);
+    let types = [&TYPES[..], &[Type::Bytea; 3]].concat();
+    let lock = LockRows {
+        input: Box::new(plan(Node::Scan(inner), &types)),
+        tables: vec![RowLock {
+            table: Arc::clone(&table),
+            target: Target { partition: 3, key: 4, row: 5 },
+            columns: (0..3).map(|at| (at, ScanColumn::Column(ColumnNumber(at as u16 + 1)))).collect(),
+            mode: model::port::LockMode::Update,
+            wait: LockWait::Wait,
+        }],
+        condition: Some(operator("=", column(1, Type::Int4), int(4))),
+    };
+    let runtime = runtime_over(&memory, PLENTY, true, Overlay::default());
+    let mut operator = open(&plan(Node::LockRows(lock), &types), &runtime).expect("a plan");
+    let other = inserted(&Memory::new(vec![items()]), 100, &TYPES, &[row(1, Some(4), "new"), row(2, Some(9), "new")]);
+    wait(async {
+        let first = operator.next().await.expect("a row").expect("20 rows");
+        assert_eq!(first.rows()[0][..3], row(0, Some(0), "stored"));
+        assert_eq!(runtime.statement.state.locks_held(), 1);
+        // Another transaction changes the next two rows before they are locked; one still meets the condition.
+        let mut changed = Overlay::default();
+        for (place, key, entry) in other.into_parts().1 {
+            changed.write(&place.0, place.1, key, crate::txn::Base::Any, entry.row);
+        }
+        memory.commit(changed).expect("a change");
+        let second = operator.next().await.expect("a row").expect("19 rows");
+        assert_eq!(second.rows()[0][..3], row(1, Some(4), "new"));
+        let third = operator.next().await.expect("a row").expect("17 rows");
+        assert_eq!(third.rows()[0][..3], row(3, None, "stored"));
+    });
 }

@@ -93,7 +93,7 @@ impl Window {
             while let Some(batch) = input.next().await? {
                 sorter.add(batch).await?;
             }
-            self.sorted = Some(sorter.finish()?);
+            self.sorted = Some(sorter.finish().await?);
         }
         match (&mut self.sorted, &mut self.input) {
             (Some(sorted), _) => sorted.next(),
