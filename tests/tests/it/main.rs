@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod doors;
+mod faults;
 mod guarantees;
 mod life;
 mod limits;
