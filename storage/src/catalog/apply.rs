@@ -49,16 +49,18 @@ impl Control {
     /// Applies entries that follow what was applied; one answer each, none for those that ask nothing.
     pub fn apply(&self, entries: &[ControlEntry<'_>]) -> Result<Vec<Option<Answer>>> {
         let control = &*self.0;
-        let mut live = control.live.lock();
-        let mut group = Group { control: self, live: live.clone(), batch: Batch::new() };
+        let _applying = control.applying.lock();
+        let live = control.live.read().clone();
+        let mut group = Group { control: self, live, batch: Batch::new() };
         let mut answers = Vec::with_capacity(entries.len());
         for entry in entries {
             answers.push(group.apply(entry)?);
         }
         let after = group.commit()?;
         *control.published.write() = after.published.clone();
-        control.applied.store(after.applied.index().map_or(0, |index| index + 1), Ordering::Release);
-        *live = after;
+        let applied = after.applied.index();
+        *control.live.write() = after;
+        control.applied.store(applied.map_or(0, |index| index + 1), Ordering::Release);
         Ok(answers)
     }
 }

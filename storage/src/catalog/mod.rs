@@ -76,7 +76,9 @@ pub struct Control(Arc<Inner>);
 struct Inner {
     engine: Engine,
     keyspace: Keyspace,
-    live: Mutex<Live>,
+    /// Held while a group is applied, however long the engine takes; nothing else waits for it.
+    applying: Mutex<()>,
+    live: RwLock<Live>,
     applied: AtomicU64,
     /// What readers see.
     published: RwLock<Published>,
@@ -158,14 +160,15 @@ impl Control {
             engine: engine.clone(),
             keyspace,
             applied: AtomicU64::new(live.applied.index().map_or(0, |index| index + 1)),
-            live: Mutex::new(live),
+            applying: Mutex::default(),
+            live: RwLock::new(live),
             published: RwLock::new(published),
         })))
     }
 
     /// The last entry that was applied, and the last membership.
     pub fn applied(&self) -> Applied {
-        self.0.live.lock().applied.clone()
+        self.0.live.read().applied.clone()
     }
 
     /// The index of the last entry that was applied: one atomic load.

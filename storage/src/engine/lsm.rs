@@ -33,7 +33,7 @@ impl Lsm {
         let database = Database::builder(directory)
             .cache_size(options.cache_bytes)
             .max_journaling_size(options.journal_bytes_max.max(64 << 20))
-            .worker_threads(options.workers.max(2))
+            .worker_threads(options.workers.max(1))
             .max_cached_files(Some(options.files_max.max(10)))
             .journal_compression(CompressionType::None)
             .open()

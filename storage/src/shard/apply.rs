@@ -42,12 +42,12 @@ impl Shard {
     /// All of it becomes visible at once. On an error nothing of it is, and the replica must stop.
     pub fn apply(&self, entries: &[Entry<'_>]) -> Result<Vec<EntryOutcome>> {
         let shard = &*self.0;
-        let mut live = shard.live.lock();
+        let mut slots = shard.applying.lock();
         if let Some(reason) = self.quarantined() {
             return Err(Error::Quarantined { shard: shard.id, reason });
         }
-        let mut slots = shard.slots.lock();
-        let applied = catch_unwind(AssertUnwindSafe(|| apply_group(shard, &live, &mut slots, entries)));
+        let live = shard.live.read().clone();
+        let applied = catch_unwind(AssertUnwindSafe(|| apply_group(shard, live, &mut slots, entries)));
         if !matches!(applied, Ok(Ok(_))) {
             // What is remembered of slots may be of entries that were not kept.
             slots.clear();
@@ -63,9 +63,10 @@ impl Shard {
         if let Some(tables) = tables {
             *shard.descriptors.write() = tables;
         }
-        shard.revision.store(after.head.revision.0, Ordering::Release);
-        shard.applied.store(after.applied.index().map_or(0, |index| index + 1), Ordering::Release);
-        *live = after;
+        let (revision, applied) = (after.head.revision.0, after.applied.index());
+        *shard.live.write() = after;
+        shard.revision.store(revision, Ordering::Release);
+        shard.applied.store(applied.map_or(0, |index| index + 1), Ordering::Release);
         Ok(outcomes)
     }
 }
@@ -77,10 +78,10 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 
 type Applied = (Live, Option<Arc<Tables>>, Vec<EntryOutcome>);
 
-fn apply_group(shard: &Inner, live: &Live, slots: &mut Slots, entries: &[Entry<'_>]) -> Result<Applied> {
+fn apply_group(shard: &Inner, live: Live, slots: &mut Slots, entries: &[Entry<'_>]) -> Result<Applied> {
     let mut group = Group {
         shard,
-        live: live.clone(),
+        live,
         tables: shard.descriptors.read().clone(),
         tables_changed: false,
         overlay: Overlay::new(&shard.keyspace, shard.engine.snapshot()),

@@ -67,9 +67,9 @@ struct Inner {
     keyspace: Keyspace,
     id: ShardId,
     generation: u64,
-    /// Held while a group is applied.
-    live: Mutex<Live>,
-    slots: Mutex<Slots>,
+    /// Held while a group is applied, however long the engine takes; nothing else waits for it.
+    applying: Mutex<Slots>,
+    live: RwLock<Live>,
     /// `log index + 1` of what was applied last; 0 for nothing.
     applied: AtomicU64,
     revision: AtomicU64,
@@ -199,8 +199,8 @@ impl Shard {
             generation,
             applied: AtomicU64::new(applied.index().map_or(0, |index| index + 1)),
             revision: AtomicU64::new(head.revision.0),
-            slots: Mutex::default(),
-            live: Mutex::new(Live { applied, head, boots: Arc::new(boots) }),
+            applying: Mutex::default(),
+            live: RwLock::new(Live { applied, head, boots: Arc::new(boots) }),
             descriptors: RwLock::new(Arc::new(tables)),
             switched: RwLock::new(switched),
             quarantine: Mutex::new(None),
@@ -224,7 +224,7 @@ impl Shard {
 
     /// The last entry that was applied, and the last membership.
     pub fn applied(&self) -> Applied {
-        self.0.live.lock().applied.clone()
+        self.0.live.read().applied.clone()
     }
 
     /// The index of the last entry that was applied: one atomic load.
@@ -239,7 +239,7 @@ impl Shard {
 
     /// Revision, clocks, claim and semantics version.
     pub fn head(&self) -> Head {
-        self.0.live.lock().head
+        self.0.live.read().head
     }
 
     /// The descriptor held of a table.
