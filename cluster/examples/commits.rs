@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use cluster::bench::{Settings, commits};
+use cluster::bench::{Settings, commits, gets};
 use model::time::{Clock, Timestamp};
 
 struct SystemClock(Instant);
@@ -33,6 +33,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         writers = vec![1, 16, 64, 256];
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock(Instant::now()));
+    let reads = directory.join("gets");
+    println!("   1 reader: {:.0} gets/s", gets(&reads, clock.clone(), Duration::from_secs(1))?);
+    std::fs::remove_dir_all(&reads)?;
     for writers in writers {
         let directory = directory.join(writers.to_string());
         std::fs::create_dir_all(&directory)?;

@@ -22,6 +22,7 @@ use model::{
     id::{ColumnNumber, IndexId, PartitionId, TableId},
     key::{self, KeyPart},
     port::Dispatch,
+    read::At,
     row,
     types::Typmod,
     schema::{Column, Index, IndexPart, IndexState, Kind, Table},
@@ -36,6 +37,9 @@ const TEXT_BYTES: usize = 240;
 
 /// Rows of each writer, written over and over.
 const ROWS: u64 = 4_096;
+
+/// Rows that are read over and over.
+const KEYS: i64 = 256;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -123,6 +127,34 @@ pub fn commits(directory: &Path, clock: Arc<dyn Clock>, settings: &Settings) -> 
         ratio: median(|turn| turn.ratio),
         commits_per_sync: commits_total / (syncs.max(1) as f64),
     })
+}
+
+/// How many point reads one thread answers through the router per second, on rows that lie in memory.
+pub fn gets(directory: &Path, clock: Arc<dyn Clock>, slice: Duration) -> Result<f64> {
+    let system = |action| move |source| Error::System { action, source };
+    let runtime = tokio::runtime::Runtime::new().map_err(system("start a runtime"))?;
+    let node = runtime.block_on(Node::open(Options::new(directory.join("data"), clock.clone())))?;
+    let router = node.router();
+    let counted = runtime.block_on(async {
+        let (table, partitions) = prepare(&router, 1).await?;
+        for id in 0..KEYS {
+            let command = put(&router, &partitions[0], table, id).map_err(Error::Refused)?;
+            router.execute(command, slice).await.map_err(Error::Refused)?;
+        }
+        let keys = (0..KEYS).map(key_of).collect::<model::Result<Vec<_>>>().map_err(Error::Refused)?;
+        let start = clock.monotonic();
+        let mut reads = 0.0;
+        while clock.monotonic() - start < slice {
+            for key in &keys {
+                let row = router.get(&partitions[0], table, key, &At::Latest).await.map_err(Error::Refused)?;
+                assert!(row.is_some(), "every key was written");
+            }
+            reads += keys.len() as f64;
+        }
+        Ok(reads / (clock.monotonic() - start).as_secs_f64())
+    });
+    runtime.block_on(node.close())?;
+    counted
 }
 
 fn raw_appends(file: &mut fs::File, clock: &dyn Clock, slice: Duration) -> std::io::Result<f64> {

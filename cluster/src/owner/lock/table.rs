@@ -329,6 +329,7 @@ pub(in crate::owner) fn join(a: LockMode, b: LockMode) -> LockMode {
 #[cfg(test)]
 mod tests {
     use model::id::TableId;
+    use proptest::prelude::*;
 
     use super::{LockMode::*, *};
 
@@ -485,5 +486,86 @@ mod tests {
         assert!(bench.table.cancel(writer, &mut bench.events));
         assert_eq!(bench.events, [Event::Granted(reader)]);
         assert!(!bench.table.cancel(writer, &mut bench.events));
+    }
+
+    /// What must be true of a table at any time.
+    fn check(table: &Table) {
+        for (name, thing) in &table.things {
+            for (at, (holder, mode)) in thing.granted.iter().enumerate() {
+                for (other, held) in &thing.granted[at + 1..] {
+                    assert!(holder != other && mode.is_compatible_with(*held), "{name:?}: {thing:?}");
+                }
+            }
+            if let Some(first) = thing.queue.front() {
+                let request = &table.waiters[first];
+                assert!(!thing.admits(request.holder, request.mode), "{name:?} could be given to {request:?}");
+            }
+            assert!(!thing.granted.is_empty() || !thing.queue.is_empty(), "{name:?} is kept for nobody");
+        }
+        for waiter in table.waiters.keys() {
+            assert_eq!(table.find_circle(*waiter), None);
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Ask { holder: usize, thing: usize, mode: usize, waits: bool },
+        GiveUp { holder: usize },
+        Release { holder: usize, keep: usize },
+        End { holder: usize },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let ask = (0..6usize, 0..4usize, 0..5usize, any::<bool>())
+            .prop_map(|(holder, thing, mode, waits)| Step::Ask { holder, thing, mode, waits });
+        let step = prop_oneof![
+            8 => ask,
+            1 => (0..6usize).prop_map(|holder| Step::GiveUp { holder }),
+            1 => (0..6usize, 0..4usize).prop_map(|(holder, keep)| Step::Release { holder, keep }),
+            1 => (0..6usize).prop_map(|holder| Step::End { holder }),
+        ];
+        prop::collection::vec(step, 1..80)
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_asked_locks_are_compatible_nobody_waits_in_vain_and_nothing_is_left(steps in steps()) {
+            let names = ["w", "x", "y", "z"];
+            let modes = [KeyShare, Share, NoKeyUpdate, Update, Program];
+            let mut bench = Bench::default();
+            let mut holders: Vec<_> = (0..6).map(|number| bench.table.begin(number % 2 == 0)).collect();
+            for step in steps {
+                match step {
+                    Step::Ask { holder, thing, mode, waits } => {
+                        // A transaction asks for one thing at a time.
+                        if bench.table.holders[&holders[holder]].waits.is_empty() {
+                            let patience = if waits { Patience::Waits } else { Patience::Never };
+                            let thing = row(names[thing]);
+                            bench.table.ask(holders[holder], &thing, modes[mode], patience, &mut bench.events);
+                        }
+                    }
+                    Step::GiveUp { holder } => {
+                        for waiter in bench.table.holders[&holders[holder]].waits.clone() {
+                            bench.table.cancel(waiter, &mut bench.events);
+                        }
+                    }
+                    Step::Release { holder, keep } => {
+                        if bench.table.holders[&holders[holder]].waits.is_empty() {
+                            bench.table.release_after(holders[holder], keep, &mut bench.events);
+                        }
+                    }
+                    Step::End { holder } => {
+                        bench.table.end(holders[holder], &mut bench.events);
+                        holders[holder] = bench.table.begin(holder % 2 == 0);
+                    }
+                }
+                check(&bench.table);
+            }
+            for holder in holders {
+                bench.table.end(holder, &mut bench.events);
+                check(&bench.table);
+            }
+            prop_assert_eq!(bench.table.counts(), (0, 0, 0));
+        }
     }
 }
