@@ -15,7 +15,7 @@ use model::{
 
 use super::{
     NewRow, RowWriter,
-    error::second_time,
+    error::{concurrent_update, second_time},
     foreign::Foreign,
     insert::{claims, put_new},
     unique::{Holder, Unique, UniqueKey},
@@ -26,6 +26,7 @@ use crate::{
     execute::{Expressions, KeyBytes, Runtime, whole_row},
     expr::Expr,
     plan::{ConflictAction, OnConflict},
+    txn::{Base, Isolation},
 };
 
 /// What is done with new rows whose keys are taken.
@@ -147,6 +148,14 @@ impl Conflict {
         let Some(update) = &mut self.update else { return Ok(None) };
         if holder.of_statement {
             return Err(second_time("ON CONFLICT DO UPDATE"));
+        }
+        let statement = &self.runtime.statement;
+        if let Base::Revision(revision) = holder.base
+            && statement.state.isolation != Isolation::ReadCommitted
+            && revision > statement.read_point(&new.partition).await?.revision
+        {
+            // The row is newer than what this transaction sees.
+            return Err(concurrent_update());
         }
         let old = whole_row(&self.table, &holder.stored.row)?;
         let both: Vec<Value> = old.iter().chain(excluded).cloned().collect();

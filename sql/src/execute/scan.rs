@@ -4,6 +4,8 @@
 //! Invariants:
 //! - All pages of one partition are read at one point, so a scan sees one state of it.
 //! - Rows the transaction has written replace stored ones, removed ones go, new ones come in the order of the access.
+//! - A long scan of one partition whose order nobody relies on is cut in two after some pages, and partitions are read
+//!   side by side: [`STREAMS`] pages are on their way at once.
 //! - From the second page on, the next one is asked for before this one is decoded: a LIMIT that is met by the first page
 //!   reads no other.
 
@@ -35,6 +37,10 @@ const FIRST_PAGE_ROWS: usize = 256;
 const PAGE_ROWS: usize = 4_096;
 /// Bytes of a page.
 const PAGE_BYTES: usize = 1 << 20;
+/// How many ranges are read at once where the order does not matter.
+const STREAMS: usize = 2;
+/// After so many pages a range is cut in two.
+const PAGES_BEFORE_CUT: usize = 3;
 /// Keys of one multi-get.
 const KEYS_PER_GET: usize = 1_024;
 
@@ -46,7 +52,8 @@ pub(super) struct Scan {
     filter: Option<Expressions>,
     /// What is still to be read; none before the first batch.
     work: Option<VecDeque<Work>>,
-    current: Option<Pages>,
+    /// Ranges that are being read, the next one to look at first.
+    current: VecDeque<Pages>,
 }
 
 /// One piece of a scan.
@@ -65,10 +72,12 @@ struct Pages {
     coming: Option<Coming>,
     /// After the first page: where the second one starts. It is asked for when it is wanted; those behind it early.
     second: Option<Bytes>,
-    given: bool,
+    given: usize,
     rows_max: usize,
     /// For an index: what the transaction has written in the range, in order, not given yet.
     written: VecDeque<(Bytes, Stored)>,
+    /// The upper part of the range, when it was cut in two: for another stream.
+    upper: Option<KeyBytes>,
 }
 
 enum Coming {
@@ -84,7 +93,7 @@ impl Scan {
             filter: plan.filter.as_ref().map(|filter| Expressions::condition(filter, plan.columns.len())),
             plan: plan.clone(),
             work: None,
-            current: None,
+            current: VecDeque::new(),
         }
     }
 
@@ -152,23 +161,40 @@ impl Scan {
         if self.work.is_none() {
             self.work = Some(self.begin().await?);
         }
+        let index = self.index();
         loop {
             self.runtime.pace().await?;
-            if let Some(pages) = &mut self.current {
+            let streams = if self.plan.ordered { 1 } else { STREAMS };
+            while self.current.len() < streams
+                && let Some(Work::Range(..)) = self.work.as_ref().and_then(VecDeque::front)
+                && let Some(Work::Range(partition, range)) = self.work.as_mut().and_then(VecDeque::pop_front)
+            {
+                self.current.push_back(Pages::open(&self.runtime, &self.plan, partition, range).await?);
+            }
+            if let Some(mut pages) = self.current.pop_front() {
+                let rows = pages.next(&self.runtime, &self.plan, index).await?;
                 let partition = pages.partition.clone();
-                match pages.next(&self.runtime, &self.plan, index_of(&self.plan.access)).await? {
+                if rows.is_some() {
+                    if let Some(upper) = pages.upper.take()
+                        && let Some(work) = &mut self.work
+                    {
+                        work.push_front(Work::Range(partition.clone(), upper));
+                    }
+                    self.current.push_back(pages);
+                }
+                match rows {
                     Some(rows) => return Ok(Some((partition, rows))),
-                    None => self.current = None,
+                    None => continue,
                 }
             }
             match self.work.as_mut().and_then(VecDeque::pop_front) {
                 None => return Ok(None),
+                Some(Work::Range(partition, range)) => {
+                    self.current.push_back(Pages::open(&self.runtime, &self.plan, partition, range).await?);
+                }
                 Some(Work::Keys(partition, keys)) => {
                     let rows = self.get(&partition, keys).await?;
                     return Ok(Some((partition, rows)));
-                }
-                Some(Work::Range(partition, range)) => {
-                    self.current = Some(Pages::open(&self.runtime, &self.plan, partition, range).await?);
                 }
             }
         }
@@ -265,7 +291,7 @@ impl Pages {
             _ => VecDeque::new(),
         };
         let mut pages =
-            Self { partition, point, range, edge: None, coming: None, second: None, given: false, rows_max: FIRST_PAGE_ROWS, written };
+            Self { partition, point, range, edge: None, coming: None, second: None, given: 0, rows_max: FIRST_PAGE_ROWS, written, upper: None };
         pages.ask(runtime, plan, index, None).await;
         Ok(pages)
     }
@@ -306,9 +332,15 @@ impl Pages {
             Some(Coming::Waiting(reply)) => reply.await?,
         };
         let here = self.edge.take();
-        match (&page.next, std::mem::replace(&mut self.given, true)) {
-            (Some(next), true) => self.ask(runtime, plan, index, Some(next.clone())).await,
-            (Some(next), false) => self.second = Some(next.clone()),
+        self.given += 1;
+        match (&page.next, self.given) {
+            (Some(next), 1) => self.second = Some(next.clone()),
+            (Some(next), given) => {
+                if given == PAGES_BEFORE_CUT && !plan.ordered && !plan.reverse && index.is_none() {
+                    self.cut(runtime, plan, next).await?;
+                }
+                self.ask(runtime, plan, index, Some(next.clone())).await;
+            }
             (None, _) => {}
         }
         let overlay = &runtime.statement.overlay;
@@ -319,6 +351,27 @@ impl Pages {
             None => Ok(Some(self.merge_primary(runtime, plan, page, here))),
             Some(index) => self.merge_index(runtime, plan, page, index).map(Some),
         }
+    }
+
+    /// Cuts what is left of the range in two, if there is a key between its ends.
+    async fn cut(&mut self, runtime: &Runtime, plan: &plan::Scan, from: &Bytes) -> Result<()> {
+        let last = runtime.statement.dispatch.scan(read::Scan {
+            partition: self.partition.clone(),
+            table: plan.table.id,
+            index: None,
+            from: from.clone(),
+            to: self.range.to.clone(),
+            reverse: true,
+            rows_max: 1,
+            bytes_max: 1,
+            at: At::Point(self.point.clone()),
+        });
+        let Some(last) = last.await?.rows.into_iter().next() else { return Ok(()) };
+        if let Some(middle) = middle(&plan.table, from, &last.key) {
+            let to = self.range.to.replace(middle.clone());
+            self.upper = Some(KeyBytes { from: middle, to });
+        }
+        Ok(())
     }
 
     fn merge_primary(&self, runtime: &Runtime, plan: &plan::Scan, page: Page, here: Option<Bytes>) -> Vec<Stored> {
@@ -355,6 +408,38 @@ impl Pages {
         }
         Ok(rows)
     }
+}
+
+/// Some key bytes between two keys, about in the middle: by value where the first column is an integer, else by bytes.
+fn middle(table: &Table, from: &Bytes, last: &Bytes) -> Option<Bytes> {
+    let middle = middle_by_value(table, from, last).or_else(|| middle_by_bytes(from, last))?;
+    (*from < middle && middle <= *last).then_some(middle)
+}
+
+fn middle_by_value(table: &Table, from: &[u8], last: &[u8]) -> Option<Bytes> {
+    let part = table.key()?.parts.first()?;
+    let ty = table.column(part.column).data_type;
+    let first = |bytes: &[u8]| {
+        key::decode_prefix(bytes, &[ty], &[part.order]).ok().and_then(|(values, _)| values.first().and_then(Value::as_i64))
+    };
+    let (low, high) = (first(from)?, first(last)?);
+    let middle = low.checked_add(high.checked_sub(low)? / 2)?;
+    let mut bytes = Vec::new();
+    key::encode_part(&mut bytes, &Value::Int8(middle), part.order).ok()?;
+    Some(bytes.into())
+}
+
+fn middle_by_bytes(from: &[u8], last: &[u8]) -> Option<Bytes> {
+    let shared = from.iter().zip(last).take_while(|(a, b)| a == b).count();
+    let word = |bytes: &[u8]| {
+        let mut word = [0; 8];
+        let rest = &bytes[shared..bytes.len().min(shared + 8)];
+        word[..rest.len()].copy_from_slice(rest);
+        u64::from_be_bytes(word)
+    };
+    let (low, high) = (word(from), word(last));
+    let middle = low + high.checked_sub(low)? / 2;
+    Some([&from[..shared], &middle.to_be_bytes()].concat().into())
 }
 
 /// The rows that the transaction has written and whose index keys lie in a range, in the order of the index.

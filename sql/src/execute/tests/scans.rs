@@ -261,3 +261,21 @@ fn locked_rows_are_given_one_by_one_as_they_are_now() {
         assert_eq!(third.rows()[0][..3], row(3, None, "stored"));
     });
 }
+
+#[test]
+fn a_long_scan_is_cut_in_two_and_misses_nothing() {
+    let memory = filled();
+    let mut whole = match scan(&memory, Access::Full { index: None }, false, None).node {
+        Node::Scan(scan) => scan,
+        _ => unreachable!("it was made a scan"),
+    };
+    whole.ordered = false;
+    let overlay = inserted(&memory, 100, &TYPES, &[row(-5, None, "new"), row(14, None, "new"), row(99, None, "new")]);
+    let runtime = runtime_over(&memory, PLENTY, true, overlay);
+    let rows = rows_of(open(&plan(Node::Scan(whole), &TYPES), &runtime).expect("a plan")).expect("rows");
+    let mut ids: Vec<i64> = rows.iter().map(|row| row[0].as_i64().expect("an id")).collect();
+    assert!(!ids.is_sorted(), "two ranges are read side by side");
+    ids.sort_unstable();
+    let expected: Vec<i64> = [-5].into_iter().chain(0..20).chain([99]).collect();
+    assert_eq!(ids, expected);
+}
