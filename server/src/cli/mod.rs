@@ -2,12 +2,14 @@
 //!
 //! Invariants: results go to stdout, everything else to stderr; a secret is never an argument.
 
+mod bench;
 pub mod client;
 mod doctor;
 mod serve;
 mod shell;
 mod status;
 pub mod target;
+mod torture;
 mod transfer;
 
 use std::process::ExitCode;
@@ -37,6 +39,10 @@ enum Command {
     Export(transfer::ExportOptions),
     /// Say what is wrong with this machine or a data directory, and what to do
     Doctor(doctor::Options),
+    /// Kill a server under load, again and again, and check that it kept every promise
+    Torture(torture::Options),
+    /// Measure it, as ratios to what the machine and PostgreSQL do in the same run
+    Bench(bench::Options),
 }
 
 /// Runs the command that was given.
@@ -56,6 +62,8 @@ pub fn run() -> ExitCode {
         Command::Import(options) => transfer::import(&options),
         Command::Export(options) => transfer::export(&options),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Torture(options) => torture::run(&options),
+        Command::Bench(options) => bench::run(&options),
     };
     result.map_or_else(report, |()| ExitCode::SUCCESS)
 }
