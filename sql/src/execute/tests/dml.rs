@@ -15,8 +15,8 @@ use crate::{
     },
     expr::Expr,
     plan::{
-        Access, ConflictAction, Delete, Insert, Node, OnConflict, Partitions, Plan, RowRules, Scan, ScanColumn, Target,
-        Update,
+        Access, ConflictAction, Delete, Insert, Merge, MergeAction, MergeClause, Node, OnConflict, Partitions, Plan, RowRules,
+        Scan, ScanColumn, Target, Update,
     },
     txn::Overlay,
 };
@@ -337,4 +337,53 @@ fn copy_puts_rows_in_and_names_the_line_that_is_wrong() {
     assert_eq!(context(&["6,1,a,b\n"]).0, Code::BadCopyFileFormat);
     assert_eq!(context(&["7,1,q\n8,,r\n"]), (Code::NotNullViolation, Some("COPY accounts, line 2: \"8,,r\"".to_owned())));
     assert_eq!(memory.rows(100).len(), 2, "nothing of a failed COPY stays");
+}
+
+#[test]
+fn merge_does_the_first_clause_that_fits() {
+    for explicit in BOTH {
+        let memory = Memory::new(vec![accounts()]);
+        insert(&memory, &[account(1, 10, "a"), account(2, 20, "b"), account(3, 30, "c")], explicit).expect("new rows");
+        // Data (id, amount) joined to accounts: 1 is changed, 2 removed, 4 added, 5 left alone.
+        let data: Vec<Row> =
+            [(1, 5), (2, 0), (4, 7), (5, -1)].map(|(id, amount)| vec![Value::Int4(id), Value::Int4(amount)]).to_vec();
+        let (target_scan, _) = source(&memory, 100, &TYPES, None);
+        let data_types = [Type::Int4; 2];
+        let types = [&data_types[..], &TYPES, &[Type::Bytea; 3]].concat();
+        let join = crate::plan::Join {
+            kind: crate::plan::JoinKind::Left,
+            strategy: crate::plan::Strategy::Hash,
+            left: values(&data_types, &data),
+            right: target_scan,
+            keys: vec![(column(0, Type::Int4), column(0, Type::Int4))],
+            residual: None,
+        };
+        // Over the target's three columns, then the source's eight.
+        let (id, amount) = (column(3, Type::Int4), column(4, Type::Int4));
+        let clause = |matched, condition, action| MergeClause { matched, condition, action };
+        let merge = Merge {
+            table: memory.table(100),
+            source: Box::new(plan(Node::Join(join), &types)),
+            target: Target { partition: 5, key: 6, row: 7 },
+            clauses: vec![
+                clause(true, Some(operator("=", amount.clone(), int(0))), MergeAction::Delete),
+                clause(
+                    true,
+                    None,
+                    MergeAction::Update(vec![(ColumnNumber(2), operator("+", column(1, Type::Int4), amount.clone()))]),
+                ),
+                clause(
+                    false,
+                    Some(operator(">", amount.clone(), int(0))),
+                    MergeAction::Insert(vec![id, amount, Expr::null(Type::Text)]),
+                ),
+                clause(false, None, MergeAction::Nothing),
+            ],
+            rules: no_rules(),
+        };
+        let (affected, _) = run(&memory, Node::Merge(merge), &[], explicit).expect("a merge");
+        assert_eq!(affected, 3);
+        let added = vec![Value::Int4(4), Value::Int4(7), Value::Null];
+        assert_eq!(memory.rows(100), [account(1, 15, "a"), account(3, 30, "c"), added]);
+    }
 }

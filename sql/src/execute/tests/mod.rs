@@ -2,6 +2,7 @@
 
 mod dml;
 mod naive;
+mod queries;
 mod relational;
 mod scans;
 
