@@ -545,3 +545,29 @@ async fn a_cancelled_open_leaves_nothing_open() {
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test]
+async fn a_lock_request_that_fails_gives_back_what_it_took_and_skipped_places_count() {
+    let directory = TempDir::new().unwrap();
+    let node = open(&directory).await;
+    let world = World::new(&node).await;
+    let (a, b) = (world.begin(1).await, world.begin(2).await);
+    world.lock(a, world.row(2), LockMode::Update, Wait::Never).await.unwrap();
+    let both = |wait| LockRequest {
+        partition: world.partition.clone(),
+        set: b,
+        locks: vec![(world.row(1), LockMode::Update), (world.row(2), LockMode::Update)],
+        wait,
+    };
+    assert!(world.router.lock(both(Wait::Never)).await.is_err());
+    world.lock(a, world.row(1), LockMode::Update, Wait::Never).await.unwrap();
+    world.router.unlock(&world.partition, a, Some(1)).await.unwrap();
+
+    let places = world.router.lock(both(Wait::Skip)).await.unwrap();
+    assert!(matches!(places[..], [Locked::Held { .. }, Locked::Skipped]), "{places:?}");
+    world.lock(b, world.row(3), LockMode::Update, Wait::Never).await.unwrap();
+    world.router.unlock(&world.partition, b, Some(2)).await.unwrap();
+    world.lock(a, world.row(3), LockMode::Update, Wait::Never).await.unwrap();
+    assert!(world.lock(a, world.row(1), LockMode::Update, Wait::Never).await.is_err());
+    node.close().await.unwrap();
+}

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::{
     id::{IndexId, PartitionId, TableId},
-    port::{LockRequest, Lockable, Locked, Wait},
+    port::{LockRequest, Lockable, Locked},
     read::{At, Page, Scan, Stored},
 };
 use storage::shard::Snapshot;
 
-use super::{Owner, descriptors::Found, lock::Refusal, refusal};
+use super::{Owner, descriptors::Found, refusal};
 use crate::{Error, Result, admission::Pass};
 
 impl Owner {
@@ -88,18 +88,7 @@ impl Owner {
         if request.set.epoch != self.epoch() {
             return Err(Error::LocksLost);
         }
-        let limit = match request.wait {
-            Wait::For(limit) => Some(limit),
-            Wait::Never | Wait::Skip => None,
-        };
-        let mut waits = Vec::with_capacity(request.locks.len());
-        for (thing, mode) in &request.locks {
-            waits.push(match self.locks.take(request.set, thing, *mode, limit).await {
-                Ok(waited) => Some(waited),
-                Err(Refusal::Taken) if request.wait == Wait::Skip => None,
-                Err(refused) => return Err(refusal(refused)),
-            });
-        }
+        let waits = self.locks.take(request.set, &request.locks, request.wait).await.map_err(refusal)?;
         for (thing, _) in &request.locks {
             if let Lockable::Unique(table, index, _) = thing
                 && !self.is_ready_for(*table, Some(*index))

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use model::{
     command::LockSet,
     id::{Epoch, SessionId},
-    port::{LockMode, Lockable},
+    port::{LockMode, Lockable, Wait},
 };
 use parking_lot::Mutex;
 pub(super) use table::join;
@@ -63,7 +63,8 @@ struct State {
 #[derive(Debug)]
 struct Set {
     holder: Holder,
-    /// After each lock the caller was told of: how many the table has noted, implied ones counted.
+    /// After each place the caller was answered, skipped ones too: how many locks the table has noted, implied ones
+    /// counted.
     marks: Vec<usize>,
 }
 
@@ -140,25 +141,53 @@ impl Locks {
         }
     }
 
-    /// Takes one lock into a set, with what it implies; answers whether another transaction was waited for.
-    ///
-    /// `limit` none means not to wait at all.
+    /// Takes locks into a set, all or none, each with what it implies. Answers one place per lock: whether another
+    /// transaction was waited for, none for one that was skipped.
     pub(crate) async fn take(
         self: &Arc<Self>,
         set: LockSet,
+        wants: &[(Lockable, LockMode)],
+        wait: Wait,
+    ) -> Result<Vec<Option<bool>>, Refusal> {
+        let (holder, before) = {
+            let state = self.state.lock();
+            let set = state.sets.get(&set).ok_or(Refusal::Ended)?;
+            (set.holder, set.marks.len())
+        };
+        // A statement that fails, or is given up, gives back what it took: its session never heard of it.
+        let undo = Undo { locks: self, set, keep: Some(before) };
+        let mut places = Vec::with_capacity(wants.len());
+        for (thing, mode) in wants {
+            let place = match self.take_with_implied(holder, thing, *mode, wait).await {
+                Ok(waited) => Some(waited),
+                Err(Refusal::Taken) if wait == Wait::Skip => None,
+                Err(refusal) => return Err(refusal),
+            };
+            places.push(place);
+            let mut state = self.state.lock();
+            let taken = state.table.taken(holder);
+            state.sets.get_mut(&set).ok_or(Refusal::Ended)?.marks.push(taken);
+        }
+        undo.disarm();
+        Ok(places)
+    }
+
+    async fn take_with_implied(
+        self: &Arc<Self>,
+        holder: Holder,
         thing: &Lockable,
         mode: LockMode,
-        limit: Option<Duration>,
+        wait: Wait,
     ) -> Result<bool, Refusal> {
-        let holder = self.state.lock().sets.get(&set).map(|set| set.holder).ok_or(Refusal::Ended)?;
+        let limit = match wait {
+            Wait::For(limit) => Some(limit),
+            Wait::Never | Wait::Skip => None,
+        };
         let mut waited = false;
         if let Some((table, intent)) = implied(thing, mode) {
             waited |= self.take_one(holder, &table, intent, limit).await?;
         }
         waited |= self.take_one(holder, thing, mode, limit).await?;
-        let mut state = self.state.lock();
-        let taken = state.table.taken(holder);
-        state.sets.get_mut(&set).ok_or(Refusal::Ended)?.marks.push(taken);
         Ok(waited)
     }
 
@@ -267,6 +296,27 @@ impl Locks {
             }
         };
         answer.map(|()| true)
+    }
+}
+
+/// Gives back what a set took since, unless it is disarmed.
+struct Undo<'a> {
+    locks: &'a Locks,
+    set: LockSet,
+    keep: Option<usize>,
+}
+
+impl Undo<'_> {
+    fn disarm(mut self) {
+        self.keep = None;
+    }
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        if self.keep.is_some() {
+            self.locks.release(self.set, self.keep);
+        }
     }
 }
 
