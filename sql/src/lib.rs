@@ -13,16 +13,26 @@
 
 pub mod batch;
 mod bind;
+mod cache;
 pub mod context;
 pub mod copy;
+mod cost;
+mod ddl;
+mod direct;
 pub mod dml;
+pub mod engine;
 pub mod eval;
 pub mod execute;
+mod explain;
 pub mod expr;
 pub mod functions;
 pub mod memory;
+mod optimize;
 mod parse;
 pub mod pg_catalog;
 pub mod plan;
+pub mod session;
+mod settings;
 pub mod spill;
+mod stats;
 pub mod txn;

@@ -40,8 +40,9 @@ mod window;
 mod with;
 mod write;
 
+pub(crate) use group::same;
 pub(crate) use params::Parameters;
-pub(crate) use rules::{bind_alone, depends_on_columns};
+pub(crate) use rules::{bind_alone, column_default, depends_on_columns, table_rules};
 use scope::Scope;
 
 /// A bound statement.

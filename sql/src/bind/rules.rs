@@ -123,3 +123,18 @@ pub(crate) fn depends_on_columns(expr: &Expr) -> std::collections::BTreeSet<usiz
     crate::plan::logical::read_columns(expr, &mut read);
     read
 }
+
+/// The rules of a table by themselves: column n of the row is `Kind::Column(n - 1)`.
+pub(crate) fn table_rules(table: &Table, names: &Names, context: &mut Context) -> Result<RowRules> {
+    let mut binder = Binder::new("", names, context, Parameters::default());
+    let row: Vec<usize> =
+        table.columns.iter().map(|column| binder.columns.add(column.name.clone(), column.data_type, column.typmod.0)).collect();
+    binder.row_rules(table, &row)
+}
+
+/// What fills a column of a table that is given no value; none for null.
+pub(crate) fn column_default(column: &Column, names: &Names, context: &mut Context) -> Result<Option<Expr>> {
+    let mut binder = Binder::new("", names, context, Parameters::default());
+    let value = binder.default_of(column)?;
+    Ok((!matches!(value.kind, Kind::Constant(Value::Null))).then_some(value))
+}

@@ -23,7 +23,9 @@ use crate::{
     functions::Function,
 };
 
+pub(crate) mod access;
 pub mod logical;
+pub(crate) mod lower;
 
 /// One node of a plan with everything below it.
 #[derive(Clone, Debug)]

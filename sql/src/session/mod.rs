@@ -157,3 +157,22 @@ pub struct Notice {
     /// Code, message and the rest.
     pub error: Error,
 }
+
+mod cancel;
+mod core;
+mod door;
+mod definition;
+mod message;
+mod planning;
+mod portal;
+mod run;
+pub(crate) mod scram;
+mod sequences;
+mod transaction;
+mod utility;
+
+pub use self::{
+    cancel::CancelHandle,
+    core::Session,
+    message::SimpleStatement,
+};

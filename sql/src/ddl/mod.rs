@@ -1,0 +1,393 @@
+//! DDL: statements become changes of the catalog, decided by the control group.
+//!
+//! Invariants:
+//! - A statement makes one [`Change`], all or nothing. Outside a block it is decided at once; inside, it is laid over the
+//!   session's catalog and decided at COMMIT.
+//! - A change expects the objects it touches as the statement saw them; if one moved on it is `40001`.
+//! - What depends on an object keeps it from being dropped (`2BP01`) unless CASCADE takes it along.
+//!
+//! Not here: how rows reach a new index (`Dispatch::build_index`).
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use model::{
+    Code, Error, Result,
+    access::{Object as Right, Privilege},
+    catalog::{Catalog, Change, Expected, Object, ObjectId},
+    id::{RoleId, SchemaId, TableId},
+    schema::{IndexState, Table},
+};
+use sqlparser::ast;
+
+use crate::{
+    bind::{self, Names, unsupported},
+    execute::Cancel,
+    parse::Utility,
+    session::Session,
+};
+
+mod alter;
+mod comment;
+mod drop;
+mod index;
+mod maintain;
+mod role;
+mod sequence;
+mod table;
+mod view;
+
+impl Session {
+    /// Runs a statement of DDL; answers its tag.
+    pub(crate) async fn definition(&mut self, statement: &ast::Statement, text: &str, cancel: &Cancel) -> Result<String> {
+        if !matches!(statement, ast::Statement::Truncate(_)) {
+            self.check_may_define()?;
+        }
+        let tag = match statement {
+            ast::Statement::CreateTable(create) => return self.create_table(create, cancel).await,
+            ast::Statement::CreateSchema { schema_name, or_replace, if_not_exists, with, options, default_collate_spec, clone } => {
+                let plain = !or_replace && with.is_none() && options.is_none() && default_collate_spec.is_none() && clone.is_none();
+                if !plain {
+                    return Err(unsupported("this form of CREATE SCHEMA", "CREATE SCHEMA name [AUTHORIZATION role] is."));
+                }
+                self.create_schema(schema_name, *if_not_exists).await?;
+                "CREATE SCHEMA"
+            }
+            ast::Statement::CreateIndex(create) => {
+                self.create_index(create).await?;
+                "CREATE INDEX"
+            }
+            ast::Statement::CreateView(create) => {
+                self.create_view(create).await?;
+                "CREATE VIEW"
+            }
+            ast::Statement::AlterTable(alter) => {
+                self.alter_table(alter, cancel).await?;
+                "ALTER TABLE"
+            }
+            ast::Statement::AlterIndex { name, operation } => {
+                self.alter_index(name, operation).await?;
+                "ALTER INDEX"
+            }
+            ast::Statement::AlterSchema(alter) => {
+                self.alter_schema(alter).await?;
+                "ALTER SCHEMA"
+            }
+            ast::Statement::Drop { .. } => return self.drop_objects(statement).await,
+            ast::Statement::Truncate(truncate) => {
+                self.truncate(truncate).await?;
+                "TRUNCATE TABLE"
+            }
+            ast::Statement::Comment { object_type, object_name, comment, if_exists } => {
+                self.comment(object_type, object_name, comment.as_deref(), *if_exists).await?;
+                "COMMENT"
+            }
+            other => {
+                let _ = text;
+                let words: Vec<String> = other.to_string().split_whitespace().take(2).map(str::to_uppercase).collect();
+                return Err(unsupported(&words.join(" "), "See the list of supported statements in the documentation."));
+            }
+        };
+        Ok(tag.to_owned())
+    }
+
+    /// Runs DDL that has a grammar of its own.
+    pub(crate) async fn define(&mut self, utility: &Utility) -> Result<String> {
+        self.check_may_define()?;
+        let tag = match utility {
+            Utility::CreateCollection { name, if_not_exists, options } => {
+                self.create_collection(name, *if_not_exists, options).await?;
+                "CREATE COLLECTION"
+            }
+            Utility::CreateDatabase { name, options } => {
+                self.create_database(name, options).await?;
+                "CREATE DATABASE"
+            }
+            Utility::DropDatabase { name, if_exists } => {
+                self.drop_database(name, *if_exists).await?;
+                "DROP DATABASE"
+            }
+            Utility::AlterDatabase { name, rename, owner } => {
+                self.alter_database(name, rename.as_deref(), owner.as_deref()).await?;
+                "ALTER DATABASE"
+            }
+            Utility::CreateRole { name, options } => {
+                self.create_role(name, options).await?;
+                "CREATE ROLE"
+            }
+            Utility::AlterRole { name, options, rename } => {
+                self.alter_role(name, options, rename.as_deref()).await?;
+                "ALTER ROLE"
+            }
+            Utility::DropRole { names, if_exists } => {
+                self.drop_roles(names, *if_exists).await?;
+                "DROP ROLE"
+            }
+            Utility::Membership { roles, members, revoke } => {
+                self.change_membership(roles, members, *revoke).await?;
+                if *revoke { "REVOKE ROLE" } else { "GRANT ROLE" }
+            }
+            Utility::Privileges(privileges) => {
+                self.change_privileges(privileges).await?;
+                if privileges.revoke { "REVOKE" } else { "GRANT" }
+            }
+            Utility::CreateSequence { name, if_not_exists, options } => {
+                self.create_sequence(name, *if_not_exists, options).await?;
+                "CREATE SEQUENCE"
+            }
+            Utility::AlterSequence { name, if_exists, options } => {
+                self.alter_sequence(name, *if_exists, options).await?;
+                "ALTER SEQUENCE"
+            }
+            _ => return Err(Error::internal("no DDL")),
+        };
+        Ok(tag.to_owned())
+    }
+
+    fn check_may_define(&self) -> Result<()> {
+        if self.is_read_only() {
+            return Err(Error::new(Code::ReadOnlySqlTransaction, "cannot execute DDL in a read-only transaction"));
+        }
+        Ok(())
+    }
+
+    /// Decides a change, or lays it over the catalog of the open transaction.
+    pub(crate) async fn change(&mut self, change: Change) -> Result<Arc<Catalog>> {
+        if is_empty(&change) {
+            return Ok(self.current_catalog());
+        }
+        if self.is_transactional() {
+            return self.lay_over(change);
+        }
+        let after = self.dispatch().change_catalog(change.clone()).await?;
+        self.build_indexes(&after, &change).await?;
+        Ok(self.dispatch().catalog())
+    }
+
+    /// Builds the indexes that a change began.
+    pub(crate) async fn build_indexes(&mut self, after: &Catalog, change: &Change) -> Result<()> {
+        for object in &change.put {
+            let Object::Table(table) = object else { continue };
+            let Some(table) = after.table(table.id) else { continue };
+            let building: Vec<_> = table.indexes.iter().filter(|index| index.state == IndexState::Building).cloned().collect();
+            for index in building {
+                if let Err(error) = self.dispatch().build_index(table.id, index.id).await {
+                    let error = if error.code() == Code::UniqueViolation {
+                        let message = format!("could not create unique index \"{}\"", index.name);
+                        let detail = error.detail().map(str::to_owned);
+                        let error = Error::new(Code::UniqueViolation, message);
+                        match detail {
+                            Some(detail) => error.with_detail(detail),
+                            None => error,
+                        }
+                    } else {
+                        error
+                    };
+                    self.remove_index(table.id, index.id).await?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a failed index away again.
+    async fn remove_index(&mut self, table: TableId, index: model::id::IndexId) -> Result<()> {
+        let catalog = self.dispatch().catalog();
+        let Some(found) = catalog.table(table) else { return Ok(()) };
+        let mut without = (**found).clone();
+        without.indexes.retain(|at| at.id != index);
+        let change = changed_table(found, without);
+        self.dispatch().change_catalog(change).await?;
+        Ok(())
+    }
+
+    /// The schema in which a new object is made, and its name.
+    pub(crate) fn place(&self, names: &Names, path: &[String]) -> Result<(SchemaId, String)> {
+        let (schema, name) = match path {
+            [name] => (names.creation_schema()?, name.clone()),
+            [schema, name] => {
+                if schema == "pg_catalog" || schema == "information_schema" {
+                    let message = format!("permission denied to create \"{}\"", path.join("."));
+                    return Err(Error::new(Code::InsufficientPrivilege, message).with_detail("System catalog modifications are currently disallowed."));
+                }
+                (names.get_schema(schema)?, name.clone())
+            }
+            [database, schema, name] if names.catalog.database(names.database).is_some_and(|at| at.name == *database) => {
+                (names.get_schema(schema)?, name.clone())
+            }
+            _ => {
+                let message = format!("cross-database references are not implemented: \"{}\"", path.join("."));
+                return Err(Error::new(Code::FeatureNotSupported, message));
+            }
+        };
+        self.need_right_in(&names.catalog, schema, Privilege::Create)?;
+        Ok((schema, name))
+    }
+
+    fn need_right_in(&self, catalog: &Catalog, schema: SchemaId, privilege: Privilege) -> Result<()> {
+        let found = catalog.schema(schema);
+        let owner = found.map(|schema| schema.owner);
+        if self.has_right(catalog, Right::Schema(schema), privilege, owner) {
+            return Ok(());
+        }
+        let name = found.map(|schema| schema.name.clone()).unwrap_or_default();
+        Err(Error::new(Code::InsufficientPrivilege, format!("permission denied for schema {name}")))
+    }
+
+    /// `42501` unless the session's role owns the object.
+    pub(crate) fn need_owner(&self, catalog: &Catalog, owner: RoleId, kind: &str, name: &str) -> Result<()> {
+        if self.owns(catalog, owner) {
+            return Ok(());
+        }
+        Err(Error::new(Code::InsufficientPrivilege, format!("must be owner of {kind} {name}")))
+    }
+
+    async fn create_schema(&mut self, name: &ast::SchemaName, if_not_exists: bool) -> Result<()> {
+        let catalog = self.current_catalog();
+        let (name, owner) = match name {
+            ast::SchemaName::Simple(name) => (last(&bind::path_of(name)?), None),
+            ast::SchemaName::UnnamedAuthorization(role) => (bind::fold(role), Some(bind::fold(role))),
+            ast::SchemaName::NamedAuthorization(name, role) => (last(&bind::path_of(name)?), Some(bind::fold(role))),
+        };
+        let database = self.database_id();
+        let here = catalog.database(database).map(|database| database.owner);
+        if !self.has_right(&catalog, Right::Database(database), Privilege::Create, here) {
+            let shown = catalog.database(database).map(|database| database.name.clone()).unwrap_or_default();
+            return Err(Error::new(Code::InsufficientPrivilege, format!("permission denied for database {shown}")));
+        }
+        if name.starts_with("pg_") {
+            return Err(Error::new(Code::ReservedName, format!("unacceptable schema name \"{name}\""))
+                .with_detail("The prefix \"pg_\" is reserved for system schemas."));
+        }
+        if catalog.find_schema(database, &name).is_some() || name == "information_schema" {
+            return self.exists_already(if_not_exists, Code::DuplicateSchema, "schema", &name);
+        }
+        let owner = match owner {
+            None => self.role(),
+            Some(owner) => get_role(&catalog, &owner)?,
+        };
+        let id = SchemaId(self.dispatch().allocate_ids(1).await?);
+        let schema = model::schema::Schema { id, database, name, owner, comment: None };
+        let change = Change {
+            expect: vec![(ObjectId::Schema(id), None)],
+            put: vec![Object::Schema(schema)],
+            ..Change::default()
+        };
+        self.change(change).await?;
+        Ok(())
+    }
+
+    /// `IF NOT EXISTS`: a notice instead of the error.
+    pub(crate) fn exists_already(&mut self, tolerated: bool, code: Code, kind: &str, name: &str) -> Result<()> {
+        if tolerated {
+            let error = Error::new(code, format!("{kind} \"{name}\" already exists, skipping"));
+            self.tell(error);
+            return Ok(());
+        }
+        Err(Error::new(code, format!("{kind} \"{name}\" already exists")))
+    }
+}
+
+/// The last part of a name.
+pub(super) fn last(path: &[String]) -> String {
+    path.last().cloned().unwrap_or_default()
+}
+
+/// The role with a name.
+pub(super) fn get_role(catalog: &Catalog, name: &str) -> Result<RoleId> {
+    catalog
+        .find_role(name)
+        .map(|role| role.id)
+        .ok_or_else(|| Error::new(Code::UndefinedObject, format!("role \"{name}\" does not exist")))
+}
+
+/// A change of one table's descriptor.
+pub(super) fn changed_table(before: &Table, mut after: Table) -> Change {
+    after.version = before.version + 1;
+    Change {
+        expect: vec![(ObjectId::Table(before.id), Some(Expected::TableVersion(before.version)))],
+        put: vec![Object::Table(after)],
+        ..Change::default()
+    }
+}
+
+/// Whether a change does nothing.
+pub(crate) fn is_empty(change: &Change) -> bool {
+    change.put.is_empty() && change.drop.is_empty() && change.grant.is_empty() && change.revoke.is_empty()
+}
+
+fn id_of(object: &Object) -> ObjectId {
+    match object {
+        Object::Database(at) => ObjectId::Database(at.id),
+        Object::Schema(at) => ObjectId::Schema(at.id),
+        Object::Table(at) => ObjectId::Table(at.id),
+        Object::View(at) => ObjectId::View(at.id),
+        Object::Sequence(at) => ObjectId::Sequence(at.id),
+        Object::Role(at) => ObjectId::Role(at.id),
+    }
+}
+
+/// Several changes, one after the other, as one.
+pub(crate) fn merge(changes: Vec<Change>) -> Change {
+    let mut merged = Change::default();
+    let mut made: BTreeSet<ObjectId> = BTreeSet::new();
+    for change in changes {
+        for (id, expected) in change.expect {
+            let touched = merged.expect.iter().any(|(at, _)| *at == id) || made.contains(&id);
+            if !touched {
+                merged.expect.push((id, expected));
+            }
+        }
+        for id in change.drop {
+            merged.put.retain(|object| id_of(object) != id);
+            if !made.remove(&id) {
+                merged.drop.push(id);
+            }
+        }
+        for object in change.put {
+            let id = id_of(&object);
+            let is_new = merged.expect.iter().any(|(at, expected)| *at == id && expected.is_none());
+            if is_new {
+                made.insert(id);
+            }
+            match merged.put.iter_mut().find(|at| id_of(at) == id) {
+                Some(at) => *at = object,
+                None => merged.put.push(object),
+            }
+        }
+        for grant in change.revoke {
+            merged.grant.retain(|held| held.object != grant.object || held.grantee != grant.grantee || held.privilege != grant.privilege);
+            merged.revoke.push(grant);
+        }
+        merged.grant.extend(change.grant);
+    }
+    // What was made and dropped again leaves nothing to expect.
+    merged.expect.retain(|(id, expected)| expected.is_some() || merged.put.iter().any(|object| id_of(object) == *id));
+    merged
+}
+
+/// The change that leads from after `change` back to `before`.
+pub(crate) fn inverse(change: &Change, before: &Catalog) -> Change {
+    let mut inverse = Change::default();
+    let old: Vec<Object> = before.objects();
+    let find = |id: ObjectId| old.iter().find(|object| id_of(object) == id).cloned();
+    for object in &change.put {
+        let id = id_of(object);
+        match find(id) {
+            None => inverse.drop.push(id),
+            Some(Object::Table(mut table)) => {
+                if let Object::Table(now) = object {
+                    table.version = now.version + 1;
+                }
+                inverse.put.push(Object::Table(table));
+            }
+            Some(object) => inverse.put.push(object),
+        }
+    }
+    for id in &change.drop {
+        inverse.put.extend(find(*id));
+    }
+    inverse.grant.clone_from(&change.revoke);
+    inverse.revoke.clone_from(&change.grant);
+    inverse
+}

@@ -1,0 +1,145 @@
+//! Plans that are pinned to keys and run without batches: get by key.
+//!
+//! Invariants:
+//! - A direct plan means exactly what its batch plan means: same access, same filter, same expressions, the same `eval`.
+//! - It reads with one call, allocates the key and the row that it gives, and nothing per column beyond that.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use model::{
+    Error, Result, Type, Value,
+    id::{ColumnNumber, PartitionId},
+    key,
+    port::{Dispatch, Reply},
+    read::At,
+    row::RowView,
+    schema::{IndexPart, Table},
+    value::Timestamp,
+};
+
+use crate::{
+    context::Context,
+    eval,
+    expr::{Expr, Kind},
+    plan::{Access, Keys, Node, Partitions, Plan, ScanColumn},
+};
+
+/// A statement that reads one row by its key.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    table: Arc<Table>,
+    partition: PartitionId,
+    parts: Vec<IndexPart>,
+    key: Vec<Expr>,
+    /// What the scan gives.
+    columns: Vec<ScanColumn>,
+    filter: Option<Expr>,
+    /// What is made of it; none if it is given as it is.
+    project: Option<Vec<Expr>>,
+}
+
+impl Direct {
+    /// The direct form of a plan, if it has one.
+    pub(crate) fn find(plan: &Plan) -> Option<Self> {
+        let (scan, project) = match &plan.node {
+            Node::Scan(scan) => (scan, None),
+            Node::Project { input, expressions } => match &input.node {
+                Node::Scan(scan) => (scan, Some(expressions.clone())),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let Access::Keys { index: None, keys: Keys::List(keys) } = &scan.access else { return None };
+        let [key] = &keys[..] else { return None };
+        let simple = |expr: &Expr| matches!(expr.kind, Kind::Parameter(_) | Kind::Constant(_));
+        let pure = |expr: &Expr| !expr.any(&mut |expr| matches!(expr.kind, Kind::Subquery(_) | Kind::Outer(_)));
+        if !key.iter().all(simple) || !matches!(scan.partitions, Partitions::Default) {
+            return None;
+        }
+        if !scan.filter.iter().all(pure) || !project.iter().flatten().all(pure) {
+            return None;
+        }
+        Some(Self {
+            partition: PartitionId::default_of(scan.table.database, scan.table.schema),
+            parts: scan.table.key()?.parts.clone(),
+            table: scan.table.clone(),
+            key: key.clone(),
+            columns: scan.columns.clone(),
+            filter: scan.filter.clone(),
+            project,
+        })
+    }
+
+    /// Where the row is: none if a part of the key is null.
+    pub(crate) fn locate(&self, context: &Context) -> Result<Option<Vec<u8>>> {
+        let mut bytes = Vec::with_capacity(16 * self.parts.len());
+        for (expr, part) in self.key.iter().zip(&self.parts) {
+            let value = match &expr.kind {
+                Kind::Constant(value) => value,
+                Kind::Parameter(number) => context.parameters.get(*number).ok_or_else(|| Error::internal("a parameter without a value"))?,
+                _ => return Err(Error::internal("a direct key is a constant or a parameter")),
+            };
+            if value.is_null() {
+                return Ok(None);
+            }
+            key::encode_part(&mut bytes, value, part.order).map_err(|error| Error::internal(error.to_string()))?;
+        }
+        Ok(Some(bytes))
+    }
+
+    pub(crate) fn partition(&self) -> &PartitionId {
+        &self.partition
+    }
+
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Reads the row.
+    pub(crate) fn get(&self, dispatch: &dyn Dispatch, key: &[u8], at: &At) -> Reply<Option<Bytes>> {
+        dispatch.get(&self.partition, self.table.id, key, at)
+    }
+
+    /// What the statement gives for a stored row; none if the filter leaves it out.
+    pub(crate) fn project(&self, key: &[u8], row: &Bytes, context: &mut Context) -> Result<Option<Vec<Value>>> {
+        let view = RowView::new(row).map_err(|error| Error::internal(error.to_string()))?;
+        let mut values = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            values.push(match column {
+                ScanColumn::Column(number) => self.column(&view, *number)?,
+                ScanColumn::Revision => Value::Int8(i64::try_from(view.revision()).unwrap_or(i64::MAX)),
+                ScanColumn::UpdatedAt => Value::Timestamptz(Timestamp::from_micros(view.updated_at())?),
+                ScanColumn::TableOid => Value::Oid(self.table.id.0),
+                ScanColumn::Partition => Value::Bytea(self.partition.as_bytes().to_vec().into()),
+                ScanColumn::Key => Value::Bytea(key.to_vec().into()),
+                ScanColumn::Row => Value::Bytea(row.to_vec().into()),
+            });
+        }
+        if let Some(filter) = &self.filter
+            && !eval::is_true(context, filter, &values)?
+        {
+            return Ok(None);
+        }
+        match &self.project {
+            None => Ok(Some(values)),
+            Some(expressions) => {
+                let projected: Result<Vec<Value>> = expressions
+                    .iter()
+                    .map(|expr| match expr.kind {
+                        Kind::Column(place) => Ok(values[place].clone()),
+                        _ => eval::value(context, expr, &values),
+                    })
+                    .collect();
+                projected.map(Some)
+            }
+        }
+    }
+
+    fn column(&self, view: &RowView<'_>, number: ColumnNumber) -> Result<Value> {
+        let column = self.table.column(number);
+        let ty: Type = column.data_type;
+        let stored = view.column(usize::from(number.0) - 1, ty).map_err(|error| Error::internal(error.to_string()))?;
+        Ok(stored.unwrap_or_else(|| column.missing.clone().unwrap_or(Value::Null)))
+    }
+}

@@ -1,0 +1,48 @@
+//! Rules: a logical plan becomes a cheaper one of the same meaning. One rule per file, applied in the order of [`optimize`].
+//!
+//! Invariants:
+//! - A rule changes neither rows nor their order where an order was asked for; which columns a plan gives, and their
+//!   order, stay, and it reads nothing from around it that it did not read before. Debug builds check the columns.
+//! - Every rule may be left out: plans are then slower, not different. A test runs queries with and without them.
+//!
+//! Not here: access paths and strategies (`plan::lower`), estimates (`cost`).
+
+use model::Result;
+
+use crate::{
+    context::Context,
+    plan::logical::{Columns, Logical},
+    stats::Statistics,
+};
+
+mod decorrelate;
+mod factor;
+mod fold;
+mod join_order;
+mod push_down;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+/// Applies all rules.
+pub(crate) fn optimize(mut plan: Logical, columns: &mut Columns, statistics: &Statistics, context: &mut Context) -> Result<Logical> {
+    fold::fold(&mut plan, context);
+    let plan = checked("factor", plan, factor::factor);
+    let plan = checked("decorrelate", plan, |plan| decorrelate::decorrelate(plan, columns, statistics));
+    let plan = checked("push_down", plan, push_down::push_down);
+    let plan = checked("join_order", plan, |plan| join_order::join_order(plan, columns, statistics));
+    // A new order brings conditions to new places, derived ones among them.
+    Ok(checked("push_down", plan, push_down::push_down))
+}
+
+/// Applies one rule; debug builds check that the plan still gives and takes the same columns.
+fn checked(rule: &str, plan: Logical, apply: impl FnOnce(Logical) -> Logical) -> Logical {
+    let before = cfg!(debug_assertions).then(|| (plan.output(), plan.free()));
+    let plan = apply(plan);
+    if let Some((output, free)) = before {
+        assert_eq!(plan.output(), output, "{rule} changed what the plan gives: {plan:#?}");
+        let added: Vec<usize> = plan.free().difference(&free).copied().collect();
+        assert!(added.is_empty(), "{rule} made the plan take {added:?} from nowhere: {plan:#?}");
+    }
+    plan
+}

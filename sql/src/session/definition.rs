@@ -1,0 +1,147 @@
+//! What DDL needs of a session.
+
+use std::sync::Arc;
+
+use model::{
+    Error, Result,
+    access::{Object, Privilege},
+    catalog::{Catalog, Change},
+    id::{DatabaseId, RoleId},
+    port::Dispatch,
+};
+
+use super::{Session, planning};
+use crate::{bind::Names, context::Context};
+
+impl Session {
+    pub(crate) fn dispatch(&self) -> Arc<dyn Dispatch> {
+        self.engine.dispatch.clone()
+    }
+
+    pub(crate) fn current_catalog(&self) -> Arc<Catalog> {
+        self.catalog()
+    }
+
+    pub(crate) fn current_names(&self) -> Names {
+        self.names(self.catalog())
+    }
+
+    pub(crate) fn new_context(&self) -> Context {
+        self.context(self.catalog(), Vec::new())
+    }
+
+    pub(crate) fn database_id(&self) -> DatabaseId {
+        self.database
+    }
+
+    pub(crate) fn role(&self) -> RoleId {
+        self.current_user
+    }
+
+    pub(crate) fn is_superuser(&self, catalog: &Catalog) -> bool {
+        planning::is_superuser(catalog, self.current_user)
+    }
+
+    pub(crate) fn has_right(&self, catalog: &Catalog, object: Object, privilege: Privilege, owner: Option<RoleId>) -> bool {
+        planning::has_right(catalog, self.current_user, object, privilege, owner)
+    }
+
+    pub(crate) fn owns(&self, catalog: &Catalog, owner: RoleId) -> bool {
+        self.is_superuser(catalog) || planning::roles_of(catalog, self.current_user).contains(&owner)
+    }
+
+    /// A NOTICE.
+    pub(crate) fn tell(&mut self, error: Error) {
+        self.notice("NOTICE", error);
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| transaction.read_only)
+    }
+
+    /// Whether DDL waits for a COMMIT.
+    pub(crate) fn is_transactional(&self) -> bool {
+        self.transaction.is_some() || self.more_follows
+    }
+
+    /// Lays a change over the catalog of the open transaction.
+    pub(crate) fn lay_over(&mut self, change: Change) -> Result<Arc<Catalog>> {
+        self.ensure_transaction(false, true);
+        let before = self.catalog();
+        // An index of a table without rows is ready at once for this transaction's own plans; COMMIT builds it.
+        let after = Arc::new(before.apply(&change)?);
+        if let Some(transaction) = &mut self.transaction {
+            transaction.catalog = Some(after.clone());
+            transaction.changes.push(change);
+            transaction.used = true;
+        }
+        Ok(after)
+    }
+
+    pub(crate) fn in_transaction_block(&self) -> bool {
+        self.in_block()
+    }
+}
+
+impl Session {
+    /// Runs a statement that DDL needs, in the session's transaction or by itself; how many rows it gave or changed.
+    pub(crate) async fn run_alone(&mut self, text: &str, cancel: &crate::execute::Cancel) -> Result<u64> {
+        let more = std::mem::replace(&mut self.more_follows, false);
+        let result = Box::pin(async {
+            let prepared = self.prepare(text, &[]).await?;
+            let mut portal = super::portal::Portal::new(prepared, Vec::new(), Vec::new());
+            self.run_to_end(&mut portal, cancel).await
+        })
+        .await;
+        self.more_follows = more;
+        let tag = match result? {
+            super::run::Gave::Tag(tag) | super::run::Gave::Rows(_, tag) => tag,
+        };
+        Ok(tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0))
+    }
+
+    /// Sets a sequence.
+    pub(crate) async fn set_sequence(&mut self, id: model::id::SequenceId, value: i64) -> Result<()> {
+        self.numbers.set_value(id, value, false).await
+    }
+
+    /// Keeps what ANALYZE found.
+    pub(crate) fn keep_statistics(&self, table: model::id::TableId, statistics: crate::stats::TableStatistics) {
+        self.engine.statistics.set(table, statistics, self.engine.clock.monotonic());
+    }
+
+    /// Plans are made again with new statistics.
+    pub(crate) fn forget_plans(&self) {
+        self.engine.cache.clear();
+    }
+
+    /// Empties tables in one partition.
+    pub(crate) async fn truncate_in(&mut self, partition: &model::id::PartitionId, tables: &[model::id::TableId]) -> Result<()> {
+        if self.transaction.is_some() || self.more_follows {
+            let statement = self.begin_statement();
+            let locks = tables.iter().map(|table| (model::port::Lockable::Table(*table), model::port::LockMode::Update)).collect();
+            statement.lock(partition, locks, None).await?;
+            for table in tables {
+                statement.truncate(partition, *table)?;
+            }
+            let writes = statement.take_writes();
+            if let Some(transaction) = &mut self.transaction {
+                Arc::make_mut(&mut transaction.overlay).absorb(writes);
+            }
+            return Ok(());
+        }
+        let writes = tables.iter().map(|table| model::command::Write::Truncate { table: *table }).collect();
+        match self.send(partition.clone(), Vec::new(), writes, None).await? {
+            model::command::Outcome::Applied(_) => Ok(()),
+            model::command::Outcome::Rejected(rejection) => Err(self.rejection_error(&rejection)),
+        }
+    }
+
+    /// What is kept of a password: a SCRAM-SHA-256 verifier (RFC 5803), as given or made now.
+    pub(crate) fn verifier(&self, password: &str) -> String {
+        if password.starts_with("SCRAM-SHA-256$") {
+            return password.to_owned();
+        }
+        crate::session::scram::verifier(password, &rand::random::<[u8; 16]>())
+    }
+}

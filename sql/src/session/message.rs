@@ -1,0 +1,335 @@
+//! The messages of the protocol: Parse, Bind, Describe, Execute, Close, Sync, and Query.
+
+use std::sync::Arc;
+
+use model::{
+    Code, Error, Result, Type, Value,
+    types::Typmod,
+    value::{binary, text_io},
+};
+
+use super::{
+    Executed, Format, Parameters, PortalDescription, Session, StatementDescription, Status,
+    portal::{Portal, Run},
+};
+use crate::{
+    cache::Prepared,
+    parse::{self, Parsed, Statement, Utility},
+};
+
+/// The name under which the statement of a simple query runs.
+const SIMPLE: &str = "\u{0}simple";
+
+/// One statement of a simple query.
+#[derive(Clone, Debug)]
+pub struct SimpleStatement {
+    parsed: Arc<Parsed>,
+    text: Arc<str>,
+    more: bool,
+}
+
+impl Session {
+    /// Parse.
+    pub async fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<()> {
+        let result = self.parse_message(name, text, types).await;
+        self.settle(result).await
+    }
+
+    async fn parse_message(&mut self, name: &str, text: &str, types: &[u32]) -> Result<()> {
+        if !name.is_empty() && self.statements.contains_key(name) {
+            let message = format!("prepared statement \"{name}\" already exists");
+            return Err(Error::new(Code::DuplicatePreparedStatement, message));
+        }
+        let given = types
+            .iter()
+            .map(|oid| match oid {
+                0 => Ok(None),
+                oid => Type::from_oid(*oid).map(Some).ok_or_else(|| {
+                    Error::new(Code::UndefinedObject, format!("type with OID {oid} does not exist"))
+                }),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        if self.status() == Status::Failed {
+            let parsed = parse::parse_one(text)?;
+            if !ends_transaction(&parsed) {
+                self.check_not_failed()?;
+            }
+        }
+        let prepared = self.prepare(text, &given).await?;
+        self.statements.insert(name.to_owned(), prepared);
+        Ok(())
+    }
+
+    /// Describe of a statement.
+    pub async fn describe_statement(&mut self, name: &str) -> Result<StatementDescription> {
+        let result = self.statement(name).map(|prepared| StatementDescription {
+            parameters: prepared.parameters.clone(),
+            columns: prepared.columns.clone(),
+        });
+        self.settle(result).await
+    }
+
+    pub(super) fn statement(&self, name: &str) -> Result<&Prepared> {
+        self.statements.get(name).ok_or_else(|| {
+            let message = if name.is_empty() {
+                "unnamed prepared statement does not exist".to_owned()
+            } else {
+                format!("prepared statement \"{name}\" does not exist")
+            };
+            Error::new(Code::InvalidSqlStatementName, message)
+        })
+    }
+
+    /// Bind.
+    pub async fn bind(&mut self, portal: &str, statement: &str, parameters: Parameters, formats: Vec<Format>) -> Result<()> {
+        let result = self.bind_message(portal, statement, parameters, formats);
+        self.settle(result).await
+    }
+
+    fn bind_message(&mut self, portal: &str, statement: &str, parameters: Parameters, formats: Vec<Format>) -> Result<()> {
+        let prepared = self.statement(statement)?.clone();
+        if self.status() == Status::Failed && !ends_transaction(&prepared.parsed) {
+            self.check_not_failed()?;
+        }
+        if !portal.is_empty() && self.portals.contains_key(portal) {
+            return Err(Error::new(Code::DuplicateCursor, format!("portal \"{portal}\" already exists")));
+        }
+        let wanted = prepared.parameters.len();
+        if parameters.values.len() != wanted {
+            let message = format!(
+                "bind message supplies {} parameters, but prepared statement \"{statement}\" requires {wanted}",
+                parameters.values.len()
+            );
+            return Err(Error::new(Code::ProtocolViolation, message));
+        }
+        if parameters.formats.len() > 1 && parameters.formats.len() != wanted {
+            let message = format!("bind message has {} parameter formats but {wanted} parameters", parameters.formats.len());
+            return Err(Error::new(Code::ProtocolViolation, message));
+        }
+        let width = prepared.columns.as_ref().map_or(0, |columns| columns.len());
+        if formats.len() > 1 && formats.len() != width {
+            let message = format!("bind message has {} result formats but query has {width} columns", formats.len());
+            return Err(Error::new(Code::ProtocolViolation, message));
+        }
+        let context = self.settings.text();
+        let mut values = Vec::with_capacity(wanted);
+        for (at, (bytes, ty)) in parameters.values.iter().zip(&prepared.parameters).enumerate() {
+            let format = match parameters.formats[..] {
+                [] => Format::Text,
+                [one] => one,
+                _ => parameters.formats[at],
+            };
+            let value = match (bytes, format) {
+                (None, _) => Value::Null,
+                (Some(bytes), Format::Binary) => binary::decode_binary(*ty, bytes)?,
+                (Some(bytes), Format::Text) => {
+                    let text = std::str::from_utf8(bytes).map_err(|_| model::value::ValueError::invalid_utf8(bytes))?;
+                    text_io::parse(*ty, Typmod::NONE, text, &context)?
+                }
+            };
+            values.push(value);
+        }
+        let formats = match formats[..] {
+            [] => vec![Format::Text; width],
+            [one] => vec![one; width],
+            _ => formats,
+        };
+        self.portals.insert(portal.to_owned(), Portal::new(prepared, values, formats));
+        Ok(())
+    }
+
+    /// Describe of a portal.
+    pub async fn describe_portal(&mut self, name: &str) -> Result<PortalDescription> {
+        let result = self.portals.get(name).ok_or_else(|| no_portal(name)).map(describe);
+        self.settle(result).await
+    }
+
+    /// Execute: starts or goes on with a portal and gives the first step.
+    pub async fn execute(&mut self, name: &str, max_rows: i32) -> Result<Executed> {
+        let result = match self.portals.get_mut(name) {
+            None => Err(no_portal(name)),
+            Some(portal) => {
+                portal.left = u64::try_from(max_rows).ok().filter(|rows| *rows > 0);
+                portal.deadline = self.settings.duration("statement_timeout").map(|limit| tokio::time::Instant::now() + limit);
+                self.step(name).await
+            }
+        };
+        self.settle(result).await
+    }
+
+    /// The next step of an execution.
+    pub async fn resume(&mut self, name: &str) -> Result<Executed> {
+        let result = self.step(name).await;
+        self.settle(result).await
+    }
+
+    async fn step(&mut self, name: &str) -> Result<Executed> {
+        let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        let handle = self.cancel.clone();
+        let cancel = match &portal.run {
+            Run::Rows(rows) => handle.resume(&rows.runtime.cancel),
+            Run::Ready | Run::Buffered(..) | Run::Copy(_) | Run::Done(_) => handle.begin(),
+        };
+        let deadline = portal.deadline;
+        if matches!(portal.run, Run::Ready) {
+            self.set_activity("active", Some(&portal.prepared.parsed.text.clone()));
+        }
+        let result = handle.guard(&cancel, deadline, self.step_portal(&mut portal, &cancel)).await;
+        handle.end();
+        match result {
+            Ok(executed) => {
+                let finished = matches!(executed, Executed::Complete(_) | Executed::Empty);
+                // What ended its transaction has no portal any more.
+                let gone = finished && name == SIMPLE;
+                if !gone {
+                    self.portals.insert(name.to_owned(), portal);
+                }
+                if finished {
+                    drop_simple(self, name);
+                    self.end_statement().await?;
+                }
+                Ok(executed)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn step_portal(&mut self, portal: &mut Portal, cancel: &crate::execute::Cancel) -> Result<Executed> {
+        match &portal.run {
+            Run::Ready => self.start(portal, cancel).await,
+            Run::Rows(_) => self.step_rows(portal).await,
+            Run::Buffered(..) => self.step_buffered(portal),
+            Run::Copy(_) => Err(Error::internal("COPY is fed by its own messages")),
+            Run::Done(tag) => {
+                // Executed again: nothing is left.
+                let word = tag.split(' ').next().unwrap_or("SELECT");
+                Ok(Executed::Complete(if word == "SELECT" { "SELECT 0".to_owned() } else { tag.clone() }))
+            }
+        }
+    }
+
+    /// After a statement: an implicit transaction that nothing follows is committed.
+    async fn end_statement(&mut self) -> Result<()> {
+        let ends = self.transaction.as_ref().is_some_and(|transaction| !transaction.block) && !self.more_follows;
+        if ends {
+            self.commit().await?;
+        }
+        self.set_activity(self.state_name(), None);
+        Ok(())
+    }
+
+    fn state_name(&self) -> &'static str {
+        match self.status() {
+            Status::Idle => "idle",
+            Status::InTransaction => "idle in transaction",
+            Status::Failed => "idle in transaction (aborted)",
+        }
+    }
+
+    /// Puts an error's effect on the transaction.
+    async fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
+        if result.is_err() {
+            self.fail().await;
+            self.portals.remove(SIMPLE);
+            self.set_activity(self.state_name(), None);
+        }
+        result
+    }
+
+    /// Close of a statement; none with that name is fine.
+    pub fn close_statement(&mut self, name: &str) {
+        self.statements.remove(name);
+    }
+
+    /// Close of a portal; none with that name is fine.
+    pub fn close_portal(&mut self, name: &str) {
+        self.portals.remove(name);
+    }
+
+    /// Sync: ends an implicit transaction.
+    pub async fn sync(&mut self) -> Result<()> {
+        self.more_follows = false;
+        let implicit = self.transaction.as_ref().is_some_and(|transaction| !transaction.block);
+        let result = if implicit { self.commit().await } else { Ok(()) };
+        if self.transaction.is_none() {
+            self.portals.retain(|_, portal| portal.held);
+        }
+        self.set_activity(self.state_name(), None);
+        result
+    }
+
+    /// The statements of a simple query.
+    pub async fn split(&mut self, text: &str) -> Result<Vec<SimpleStatement>> {
+        // The unnamed statement ends with a simple query.
+        self.statements.remove("");
+        self.portals.remove("");
+        let result = parse::parse(text);
+        let parsed = self.settle(result).await?;
+        let text: Arc<str> = text.into();
+        let count = parsed.len();
+        let statements = parsed.into_iter().enumerate().map(|(at, parsed)| SimpleStatement {
+            parsed: Arc::new(parsed),
+            text: text.clone(),
+            more: at + 1 < count,
+        });
+        Ok(statements.collect())
+    }
+
+    /// Makes a statement of a simple query ready; its result's columns, all as text.
+    pub async fn begin_simple(&mut self, statement: &SimpleStatement) -> Result<PortalDescription> {
+        let result = self.begin_simple_message(statement).await;
+        self.settle(result).await
+    }
+
+    async fn begin_simple_message(&mut self, statement: &SimpleStatement) -> Result<PortalDescription> {
+        if !ends_transaction(&statement.parsed) {
+            self.check_not_failed()?;
+        }
+        self.more_follows = statement.more;
+        let alone = !statement.more && statement.parsed.text.len() == statement.text.trim().trim_end_matches(';').trim_end().len();
+        let prepared = if alone {
+            self.prepare(&statement.text, &[]).await?
+        } else {
+            self.prepare_parsed(statement.parsed.clone(), &statement.text, &[]).await?.0
+        };
+        if !prepared.parameters.is_empty() {
+            return Err(Error::new(Code::UndefinedParameter, "there is no parameter $1"));
+        }
+        let width = prepared.columns.as_ref().map_or(0, |columns| columns.len());
+        let mut portal = Portal::new(prepared, Vec::new(), vec![Format::Text; width]);
+        portal.deadline = self.settings.duration("statement_timeout").map(|limit| tokio::time::Instant::now() + limit);
+        let description = describe(&portal);
+        self.portals.insert(SIMPLE.to_owned(), portal);
+        Ok(description)
+    }
+
+    /// The next step of the statement that [`Session::begin_simple`] made ready.
+    pub async fn resume_simple(&mut self) -> Result<Executed> {
+        self.resume(SIMPLE).await
+    }
+}
+
+fn drop_simple(session: &mut Session, name: &str) {
+    if name == SIMPLE {
+        session.portals.remove(SIMPLE);
+    }
+}
+
+fn describe(portal: &Portal) -> PortalDescription {
+    PortalDescription { columns: portal.prepared.columns.clone(), formats: portal.formats.clone() }
+}
+
+fn no_portal(name: &str) -> Error {
+    Error::new(Code::InvalidCursorName, format!("portal \"{name}\" does not exist"))
+}
+
+/// Whether a statement may run in a failed block.
+fn ends_transaction(parsed: &Parsed) -> bool {
+    match &parsed.statement {
+        Statement::Empty => true,
+        Statement::Utility(utility) => {
+            matches!(utility.as_ref(), Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_))
+        }
+        Statement::Sql(_) => false,
+    }
+}

@@ -1,0 +1,290 @@
+//! From text to a plan: cache, parse, bind, authorize, optimize, lower.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use model::{
+    Code, Error, Result, Type,
+    access::{Grantee, Object, Privilege},
+    catalog::Catalog,
+    id::{ColumnNumber, RoleId, TableId},
+    read::At,
+    request::Column,
+};
+use sqlparser::ast;
+
+use super::Session;
+use crate::{
+    bind::{self, Access, Command},
+    cache::{Key, Planned, Prepared},
+    context::Context,
+    direct::Direct,
+    optimize,
+    parse::{self, Parsed, Statement, Utility},
+    plan::{logical::Logical, lower},
+    stats::Statistics,
+};
+
+/// How long a row count is used before it is asked again.
+const COUNT_AGE_MAX: Duration = Duration::from_secs(10);
+
+impl Session {
+    /// Parses a text and plans it if it is a query or a change of rows.
+    pub(super) async fn prepare(&mut self, text: &str, given: &[Option<Type>]) -> Result<Prepared> {
+        let key = Key {
+            text: text.into(),
+            given: given.to_vec(),
+            database: self.database,
+            settings: self.plan_settings(),
+        };
+        let overlaid = self.transaction.as_ref().is_some_and(|transaction| transaction.catalog.is_some());
+        if !overlaid && let Some(found) = self.engine.cache.find(&key, self.engine.dispatch.catalog().version()) {
+            return Ok(found);
+        }
+        let parsed = Arc::new(parse::parse_one(text)?);
+        let (prepared, shared) = self.prepare_parsed(parsed, text, given).await?;
+        if shared && !overlaid && prepared.planned.is_some() {
+            self.engine.cache.put(key, prepared.clone());
+        }
+        Ok(prepared)
+    }
+
+    /// Plans a parsed statement; also whether other sessions may use the plan.
+    pub(super) async fn prepare_parsed(&mut self, parsed: Arc<Parsed>, text: &str, given: &[Option<Type>]) -> Result<(Prepared, bool)> {
+        let mut prepared = Prepared { parsed: parsed.clone(), given: given.to_vec(), planned: None, parameters: Vec::new(), columns: None };
+        let mut shared = true;
+        match &parsed.statement {
+            Statement::Empty => {}
+            Statement::Utility(utility) => {
+                prepared.columns = self.utility_columns(utility).await?;
+                if let Utility::Explain { statement, .. } | Utility::Declare(parse::utility::Declare { query: statement, .. }) =
+                    utility.as_ref()
+                    && let Statement::Sql(inner) = &statement.statement
+                    && is_planned(inner)
+                {
+                    prepared.parameters = self.plan(text, inner, given).await?.0.parameters.clone();
+                }
+            }
+            Statement::Sql(statement) if is_planned(statement) => {
+                let (planned, share) = self.plan(text, statement, given).await?;
+                shared = share;
+                prepared.parameters.clone_from(&planned.parameters);
+                prepared.columns.clone_from(&planned.columns);
+                prepared.planned = Some(planned);
+            }
+            Statement::Sql(_) => {}
+        }
+        Ok((prepared, shared))
+    }
+
+    /// Plans a query or a change of rows. A name that is not found is looked for in the newest catalog before it fails.
+    pub(super) async fn plan(&mut self, text: &str, statement: &ast::Statement, given: &[Option<Type>]) -> Result<(Arc<Planned>, bool)> {
+        match self.plan_once(text, statement, given).await {
+            Err(error) if matches!(error.code(), Code::UndefinedTable | Code::InvalidSchemaName) => {
+                let before = self.engine.dispatch.catalog().version();
+                let newest = self.engine.dispatch.refresh_catalog().await?;
+                if newest.version() == before {
+                    return Err(error);
+                }
+                self.plan_once(text, statement, given).await
+            }
+            other => other,
+        }
+    }
+
+    async fn plan_once(&mut self, text: &str, statement: &ast::Statement, given: &[Option<Type>]) -> Result<(Arc<Planned>, bool)> {
+        let catalog = self.catalog();
+        let names = self.names(catalog.clone());
+        let mut context = self.context(catalog.clone(), Vec::new());
+        let bound = bind::bind(text, statement, &names, &mut context, bind::Parameters::new(given))?;
+        self.authorize(&catalog, &bound.access)?;
+        let mut tables = BTreeSet::new();
+        collect_tables(&bound.plan, &mut tables);
+        let statistics = self.statistics(&catalog, &tables).await;
+        let planned = finish(bound, &catalog, &statistics, &mut context, tables)?;
+        Ok((Arc::new(planned), true))
+    }
+
+    /// Rows of tables, counted anew where the count is old.
+    async fn statistics(&self, catalog: &Catalog, tables: &BTreeSet<TableId>) -> Statistics {
+        let mut statistics = Statistics::default();
+        let now = self.engine.clock.monotonic();
+        for id in tables {
+            let Some(table) = catalog.table(*id) else { continue };
+            statistics.describe(table);
+            let known = self.engine.statistics.find(*id).filter(|(at, _)| now.saturating_sub(*at) < COUNT_AGE_MAX);
+            let found = match known {
+                Some((_, found)) => found,
+                None => {
+                    let Some(rows) = self.count(table).await else { continue };
+                    self.engine.statistics.set_rows(*id, rows as f64, now)
+                }
+            };
+            statistics.set(*id, found);
+        }
+        statistics
+    }
+
+    /// The rows of a table over all its partitions; none if its owner does not answer, which only makes a plan slower.
+    async fn count(&self, table: &model::schema::Table) -> Option<u64> {
+        let dispatch = &self.engine.dispatch;
+        if table.partition_by.is_empty() {
+            let partition = model::id::PartitionId::default_of(table.database, table.schema);
+            return dispatch.count(&partition, table.id, &At::Latest).await.ok();
+        }
+        let partitions = dispatch.partitions(table.id).await.ok()?;
+        let mut rows = 0;
+        let sampled = partitions.len().min(16);
+        for partition in partitions.iter().take(sampled) {
+            rows += dispatch.count(partition, table.id, &At::Latest).await.ok()?;
+        }
+        let factor = if sampled > 0 { partitions.len() as u64 / sampled as u64 } else { 1 };
+        Some(rows * factor.max(1))
+    }
+
+    /// The one place where rights are checked: `42501`.
+    pub(crate) fn authorize(&self, catalog: &Catalog, access: &[Access]) -> Result<()> {
+        for need in access {
+            let role = need.owner.unwrap_or(self.current_user);
+            if !is_allowed(catalog, role, need) {
+                let message = format!("permission denied for {} {}", need.kind, need.name);
+                return Err(Error::new(Code::InsufficientPrivilege, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a role, or one it inherits from, may do something to a relation.
+fn is_allowed(catalog: &Catalog, role: RoleId, need: &Access) -> bool {
+    if is_superuser(catalog, role) {
+        return true;
+    }
+    let roles = roles_of(catalog, role);
+    let owner = catalog
+        .table(need.relation)
+        .map(|table| table.owner)
+        .or_else(|| catalog.view(need.relation).map(|view| view.owner))
+        .or_else(|| catalog.sequence(model::id::SequenceId(need.relation.0)).map(|sequence| sequence.owner));
+    if owner.is_some_and(|owner| roles.contains(&owner)) {
+        return true;
+    }
+    let granted = |object: Object| {
+        catalog.grants().any(|grant| {
+            let to_us = match grant.grantee {
+                Grantee::Public => true,
+                Grantee::Role(id) => roles.contains(&id),
+            };
+            to_us && grant.object == object && grant.privilege == need.privilege
+        })
+    };
+    if granted(Object::Table(need.relation)) {
+        return true;
+    }
+    let by_column = |column: &ColumnNumber| granted(Object::Column(need.relation, *column));
+    !need.columns.is_empty() && need.columns.iter().all(by_column)
+}
+
+pub(super) fn is_superuser(catalog: &Catalog, role: RoleId) -> bool {
+    catalog.role(role).is_some_and(|role| role.superuser)
+}
+
+/// A role and all whose rights it has.
+pub(super) fn roles_of(catalog: &Catalog, role: RoleId) -> BTreeSet<RoleId> {
+    let mut roles = BTreeSet::new();
+    let mut open = vec![role];
+    while let Some(next) = open.pop() {
+        if roles.insert(next)
+            && let Some(role) = catalog.role(next)
+            && role.inherit
+        {
+            open.extend(&role.member_of);
+        }
+    }
+    roles
+}
+
+/// Whether a role has a right on a schema or database.
+pub(super) fn has_right(catalog: &Catalog, role: RoleId, object: Object, privilege: Privilege, owner: Option<RoleId>) -> bool {
+    if is_superuser(catalog, role) {
+        return true;
+    }
+    let roles = roles_of(catalog, role);
+    owner.is_some_and(|owner| roles.contains(&owner))
+        || catalog.grants().any(|grant| {
+            let to_us = match grant.grantee {
+                Grantee::Public => true,
+                Grantee::Role(id) => roles.contains(&id),
+            };
+            to_us && grant.object == object && grant.privilege == privilege
+        })
+}
+
+/// Whether a statement is planned; others are run from their tree.
+pub(super) fn is_planned(statement: &ast::Statement) -> bool {
+    matches!(
+        statement,
+        ast::Statement::Query(_)
+            | ast::Statement::Insert(_)
+            | ast::Statement::Update(_)
+            | ast::Statement::Delete(_)
+            | ast::Statement::Merge(_)
+    )
+}
+
+pub(super) fn collect_tables(plan: &Logical, tables: &mut BTreeSet<TableId>) {
+    match plan {
+        Logical::Scan(scan) => {
+            tables.insert(scan.table.id);
+        }
+        Logical::Insert(insert) => {
+            tables.insert(insert.table.id);
+        }
+        _ => {}
+    }
+    plan.for_each_expr(&mut |expr| {
+        expr.any(&mut |expr| {
+            if let crate::expr::Kind::Subquery(subquery) = &expr.kind
+                && let crate::expr::Query::Logical(query) = &subquery.query
+            {
+                collect_tables(query, tables);
+            }
+            false
+        });
+    });
+    for input in plan.inputs() {
+        collect_tables(input, tables);
+    }
+}
+
+/// Optimizes and lowers a bound statement.
+pub(super) fn finish(
+    bound: bind::Bound,
+    catalog: &Catalog,
+    statistics: &Statistics,
+    context: &mut Context,
+    tables: BTreeSet<TableId>,
+) -> Result<Planned> {
+    let bind::Bound { plan, mut columns, outputs, parameters, access, command, writes, uses_text_settings: _ } = bound;
+    let plan = optimize::optimize(plan, &mut columns, statistics, context)?;
+    let plan = lower::lower(plan, &columns, &outputs, statistics)?;
+    let gives_rows = command == Command::Select || !outputs.is_empty();
+    let described: Arc<[Column]> = outputs
+        .iter()
+        .map(|(name, id)| {
+            let info = columns.get(*id);
+            Column { name: name.clone(), data_type: info.ty, typmod: model::types::Typmod(info.typmod), origin: info.origin.unwrap_or((0, 0)) }
+        })
+        .collect();
+    let direct = if writes { None } else { Direct::find(&plan) };
+    Ok(Planned {
+        plan: Arc::new(plan),
+        columns: gives_rows.then_some(described),
+        parameters,
+        access,
+        command,
+        writes,
+        direct,
+        catalog: catalog.version(),
+        tables: tables.into_iter().collect(),
+    })
+}

@@ -1,0 +1,457 @@
+//! Transactions of a session: blocks, implicit ones, savepoints, COMMIT as one command.
+//!
+//! Invariants:
+//! - There is at most one transaction; `block` says that the client began it.
+//! - COMMIT sends what was buffered as one command per partition, and there is one partition; DDL of the block goes first
+//!   and is taken back if the rows are rejected.
+//! - A failed block only ends: every other statement is `25P02`.
+
+use std::{sync::Arc, time::Duration};
+
+use model::{
+    Code, Error, Result,
+    catalog::{Catalog, Change},
+    command::{Command, Condition, Identity, Outcome, Receipt, Rejection},
+    id::{CommandId, PartitionId},
+    port::Dispatch,
+    time::Timestamp,
+};
+
+use super::{Session, Status, core::now};
+use crate::{
+    parse::utility::Mode,
+    txn::{self, Isolation, Mark, Overlay},
+};
+
+/// An open transaction.
+pub(super) struct Transaction {
+    pub(super) state: Arc<txn::State>,
+    pub(super) overlay: Arc<Overlay>,
+    /// Begun by the client.
+    pub(super) block: bool,
+    pub(super) failed: bool,
+    pub(super) read_only: bool,
+    pub(super) began: Timestamp,
+    pub(super) savepoints: Vec<Savepoint>,
+    /// The catalog with this transaction's DDL.
+    pub(super) catalog: Option<Arc<Catalog>>,
+    /// Its DDL, in order.
+    pub(super) changes: Vec<Change>,
+    /// A statement has read or written: the isolation level is fixed.
+    pub(super) used: bool,
+}
+
+/// A savepoint.
+pub(super) struct Savepoint {
+    name: String,
+    mark: Mark,
+    locks: usize,
+    settings: usize,
+    changes: usize,
+    catalog: Option<Arc<Catalog>>,
+}
+
+/// Why an autocommit command was not executed, if running the statement again may help.
+pub(super) enum Committed {
+    Done,
+    Again(Error),
+}
+
+impl Transaction {
+    /// Ends a transaction whose session is gone: its locks are released in the background.
+    pub(super) fn abandon(self, dispatch: &Arc<dyn Dispatch>) {
+        if let Some((partition, set)) = self.state.lock_set() {
+            let released = dispatch.unlock(&partition, set, None);
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move {
+                    // Without an answer the set dies of its lease.
+                    let _ = released.await;
+                });
+            }
+        }
+    }
+}
+
+impl Session {
+    fn isolation_of(&self, text: &str) -> Isolation {
+        match text {
+            "repeatable read" => Isolation::RepeatableRead,
+            "serializable" => Isolation::Serializable,
+            _ => Isolation::ReadCommitted,
+        }
+    }
+
+    /// Starts a transaction, if there is none.
+    pub(super) fn ensure_transaction(&mut self, block: bool, explicit: bool) {
+        if self.transaction.is_some() {
+            return;
+        }
+        let isolation = self.isolation_of(&self.settings.get("default_transaction_isolation"));
+        self.settings.begin();
+        self.transaction = Some(Transaction {
+            state: txn::State::new(self.login.session, isolation, explicit),
+            overlay: Arc::default(),
+            block,
+            failed: false,
+            read_only: self.settings.is_on("default_transaction_read_only"),
+            began: now(&self.engine),
+            savepoints: Vec::new(),
+            catalog: None,
+            changes: Vec::new(),
+            used: false,
+        });
+    }
+
+    /// `25P02` for anything but the end of a failed block.
+    pub(super) fn check_not_failed(&self) -> Result<()> {
+        if self.status() == Status::Failed {
+            return Err(Error::new(
+                Code::InFailedSqlTransaction,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Notes that a statement failed.
+    pub(super) async fn fail(&mut self) {
+        match &mut self.transaction {
+            Some(transaction) if transaction.block => {
+                transaction.failed = true;
+                self.portals.retain(|_, portal| !portal.is_running());
+            }
+            Some(_) => self.roll_back().await,
+            None => {}
+        }
+    }
+
+    /// `BEGIN`.
+    pub(super) fn begin_block(&mut self, modes: &[Mode]) -> Result<()> {
+        match &mut self.transaction {
+            Some(transaction) if transaction.block => {
+                let error = Error::new(Code::ActiveSqlTransaction, "there is already a transaction in progress");
+                self.notice("WARNING", error);
+            }
+            Some(transaction) => {
+                // BEGIN inside an implicit transaction makes it a block.
+                transaction.block = true;
+                if !transaction.state.explicit {
+                    let isolation = transaction.state.isolation;
+                    transaction.state = txn::State::new(self.login.session, isolation, true);
+                }
+            }
+            None => self.ensure_transaction(true, true),
+        }
+        self.set_modes(modes)
+    }
+
+    /// `SET TRANSACTION`, and the modes of `BEGIN`.
+    pub(super) fn set_modes(&mut self, modes: &[Mode]) -> Result<()> {
+        let session = self.login.session;
+        let Some(transaction) = &mut self.transaction else { return Ok(()) };
+        for mode in modes {
+            let isolation = match mode {
+                Mode::ReadCommitted => Isolation::ReadCommitted,
+                Mode::RepeatableRead => Isolation::RepeatableRead,
+                Mode::Serializable => Isolation::Serializable,
+                Mode::ReadOnly => {
+                    transaction.read_only = true;
+                    continue;
+                }
+                Mode::ReadWrite => {
+                    if transaction.read_only && transaction.used {
+                        let message = "transaction read-write mode must be set before any query";
+                        return Err(Error::new(Code::ActiveSqlTransaction, message));
+                    }
+                    transaction.read_only = false;
+                    continue;
+                }
+                Mode::Deferrable | Mode::NotDeferrable => continue,
+            };
+            if transaction.used && isolation != transaction.state.isolation {
+                let message = "SET TRANSACTION ISOLATION LEVEL must be called before any query";
+                return Err(Error::new(Code::ActiveSqlTransaction, message));
+            }
+            if isolation != transaction.state.isolation {
+                transaction.state = txn::State::new(session, isolation, transaction.state.explicit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a block or implicit transaction with its work done; the tag says whether it was.
+    pub(super) async fn commit_block(&mut self, chain: bool) -> Result<&'static str> {
+        if !self.in_block() {
+            let error = Error::new(Code::NoActiveSqlTransaction, "there is no transaction in progress");
+            self.notice("WARNING", error);
+        }
+        let Some(transaction) = &self.transaction else { return Ok("COMMIT") };
+        let modes = (transaction.state.isolation, transaction.read_only);
+        let failed = transaction.failed;
+        if failed {
+            self.roll_back().await;
+        } else {
+            self.commit().await?;
+        }
+        self.chain(chain, modes);
+        Ok(if failed { "ROLLBACK" } else { "COMMIT" })
+    }
+
+    /// `ROLLBACK`.
+    pub(super) async fn roll_back_block(&mut self, chain: bool) {
+        if !self.in_block() {
+            let error = Error::new(Code::NoActiveSqlTransaction, "there is no transaction in progress");
+            self.notice("WARNING", error);
+        }
+        let modes = (self.transaction.as_ref()).map(|transaction| (transaction.state.isolation, transaction.read_only));
+        self.roll_back().await;
+        if let Some(modes) = modes {
+            self.chain(chain, modes);
+        }
+    }
+
+    fn chain(&mut self, chain: bool, (isolation, read_only): (Isolation, bool)) {
+        if !chain {
+            return;
+        }
+        self.ensure_transaction(true, true);
+        let session = self.login.session;
+        if let Some(transaction) = &mut self.transaction {
+            transaction.state = txn::State::new(session, isolation, true);
+            transaction.read_only = read_only;
+        }
+    }
+
+    /// Throws the transaction away.
+    pub(super) async fn roll_back(&mut self) {
+        self.portals.retain(|_, portal| portal.is_held());
+        let Some(transaction) = self.transaction.take() else { return };
+        self.settings.end(false);
+        self.plan_settings = None;
+        if let Some((partition, set)) = transaction.state.lock_set() {
+            // If the owner does not answer, the set dies of its lease.
+            let _ = self.engine.dispatch.unlock(&partition, set, None).await;
+        }
+    }
+
+    /// Commits the transaction; if it cannot be, it is rolled back and the error says why.
+    pub(super) async fn commit(&mut self) -> Result<()> {
+        self.portals.retain(|_, portal| portal.is_held());
+        let Some(transaction) = self.transaction.take() else { return Ok(()) };
+        let Transaction { state, overlay, changes, catalog, .. } = transaction;
+        let overlay = Arc::try_unwrap(overlay).unwrap_or_else(|shared| (*shared).clone());
+        let result = self.commit_parts(&state, overlay, changes, catalog).await;
+        if let Some((partition, set)) = state.lock_set() {
+            let _ = self.engine.dispatch.unlock(&partition, set, None).await;
+        }
+        self.settings.end(result.is_ok());
+        self.plan_settings = None;
+        result
+    }
+
+    async fn commit_parts(&mut self, state: &txn::State, overlay: Overlay, changes: Vec<Change>, catalog: Option<Arc<Catalog>>) -> Result<()> {
+        let before = self.engine.dispatch.catalog();
+        let decided = crate::ddl::merge(changes);
+        let has_ddl = !crate::ddl::is_empty(&decided);
+        if has_ddl {
+            let after = self.engine.dispatch.change_catalog(decided.clone()).await?;
+            self.build_indexes(&after, &decided).await?;
+        }
+        let _ = catalog;
+        let (partition, (mut conditions, writes)) = txn::command_parts(overlay);
+        let Some(partition) = partition.filter(|_| !writes.is_empty()) else { return Ok(()) };
+        if state.isolation == Isolation::Serializable {
+            conditions.extend(state.read_conditions(&partition)?);
+        }
+        let outcome = self.send(partition, conditions, writes, state.lock_set().map(|(_, set)| set)).await;
+        let error = match outcome {
+            Ok(Outcome::Applied(_)) => return Ok(()),
+            Ok(Outcome::Rejected(rejection)) => self.rejection_error(&rejection),
+            Err(error) => error,
+        };
+        if has_ddl {
+            let inverse = crate::ddl::inverse(&decided, &before);
+            self.engine.dispatch.change_catalog(inverse).await?;
+        }
+        Err(error)
+    }
+
+    /// Sends a command.
+    pub(super) async fn send(
+        &mut self,
+        partition: PartitionId,
+        conditions: Vec<Condition>,
+        writes: Vec<model::command::Write>,
+        locks: Option<model::command::LockSet>,
+    ) -> Result<Outcome> {
+        let identity = self.identity(&writes)?;
+        let command = Command {
+            identity,
+            time_left: None,
+            partition,
+            principal: self.current_user,
+            catalog: self.engine.dispatch.catalog().version(),
+            locks,
+            conditions,
+            writes,
+        };
+        let wait = self.lock_wait();
+        self.engine.dispatch.execute(command, wait).await
+    }
+
+    /// The identity of the next command: the name that `keystead.command_id` gave it, once.
+    fn identity(&mut self, writes: &[model::command::Write]) -> Result<Identity> {
+        let named = self.settings.get("keystead.command_id");
+        if named.is_empty() {
+            let (node, boot) = self.engine.dispatch.gateway();
+            return Ok(Identity::unassigned(node, boot));
+        }
+        let id: CommandId = named.parse()?;
+        self.settings.force("keystead.command_id", "");
+        let fingerprint = fingerprint(writes);
+        Ok(Identity::Named { id, attempt: 1, fingerprint, remember_secs: 7 * 86_400 })
+    }
+
+    /// How long locks are waited for.
+    pub(super) fn lock_wait(&self) -> Duration {
+        self.settings.duration("lock_timeout").unwrap_or(self.engine.options.lock_wait)
+    }
+
+    /// A rejection in words of the statement.
+    pub(super) fn rejection_error(&self, rejection: &Rejection) -> Error {
+        match rejection {
+            Rejection::UniqueViolation { table, index, key } => {
+                let catalog = self.catalog();
+                match catalog.table(*table) {
+                    Some(table) => crate::dml::unique_violation_by_key(&catalog, table, *index, key),
+                    None => rejection.to_error(),
+                }
+            }
+            other => other.to_error(),
+        }
+    }
+
+    /// Sends what an autocommit statement wrote.
+    pub(super) async fn commit_statement(&mut self, writes: Overlay) -> Result<Committed> {
+        if writes.is_empty() {
+            return Ok(Committed::Done);
+        }
+        let each = self.settings.get("keystead.multi_partition") == "each";
+        let partitions = writes.partitions();
+        if let [first, second, ..] = &partitions[..]
+            && !each
+        {
+            return Err(Error::unsupported(
+                format!("a statement cannot change two partitions: {first} and {second}"),
+                "SET keystead.multi_partition = 'each' to change each partition in a command of its own.",
+            ));
+        }
+        for part in split(writes) {
+            let (partition, (conditions, writes)) = txn::command_parts(part);
+            let Some(partition) = partition.filter(|_| !writes.is_empty()) else { continue };
+            match self.send(partition, conditions, writes, None).await? {
+                Outcome::Applied(Receipt { .. }) => {}
+                Outcome::Rejected(rejection) => {
+                    let error = self.rejection_error(&rejection);
+                    return match rejection {
+                        Rejection::RowChanged { .. }
+                        | Rejection::RowMissing { .. }
+                        | Rejection::RangeChanged { .. }
+                        | Rejection::DescriptorChanged { .. } => Ok(Committed::Again(error)),
+                        _ => Err(error),
+                    };
+                }
+            }
+        }
+        Ok(Committed::Done)
+    }
+
+    /// `SAVEPOINT`.
+    pub(super) fn savepoint(&mut self, name: String) -> Result<()> {
+        let settings = self.settings.mark();
+        let Some(transaction) = self.transaction.as_mut().filter(|transaction| transaction.block) else {
+            return Err(outside("SAVEPOINT"));
+        };
+        transaction.savepoints.push(Savepoint {
+            name,
+            mark: transaction.overlay.mark(),
+            locks: transaction.state.locks_held(),
+            settings,
+            changes: transaction.changes.len(),
+            catalog: transaction.catalog.clone(),
+        });
+        Ok(())
+    }
+
+    /// `RELEASE`.
+    pub(super) fn release(&mut self, name: &str) -> Result<()> {
+        let Some(transaction) = self.transaction.as_mut().filter(|transaction| transaction.block) else {
+            return Err(outside("RELEASE SAVEPOINT"));
+        };
+        let at = find_savepoint(&transaction.savepoints, name)?;
+        transaction.savepoints.truncate(at);
+        Ok(())
+    }
+
+    /// `ROLLBACK TO`.
+    pub(super) async fn roll_back_to(&mut self, name: &str) -> Result<()> {
+        let Some(transaction) = self.transaction.as_mut().filter(|transaction| transaction.block) else {
+            return Err(outside("ROLLBACK TO SAVEPOINT"));
+        };
+        let at = find_savepoint(&transaction.savepoints, name)?;
+        transaction.savepoints.truncate(at + 1);
+        let savepoint = &transaction.savepoints[at];
+        Arc::make_mut(&mut transaction.overlay).roll_back(savepoint.mark);
+        transaction.changes.truncate(savepoint.changes);
+        transaction.catalog.clone_from(&savepoint.catalog);
+        transaction.failed = false;
+        self.settings.roll_back(savepoint.settings);
+        self.plan_settings = None;
+        let keep = savepoint.locks;
+        if let Some((partition, set)) = transaction.state.lock_set() {
+            transaction.state.set_locks_held(keep);
+            self.engine.dispatch.unlock(&partition, set, Some(keep)).await?;
+        }
+        Ok(())
+    }
+}
+
+fn find_savepoint(savepoints: &[Savepoint], name: &str) -> Result<usize> {
+    savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(|| {
+        Error::new(Code::InvalidSavepointSpecification, format!("savepoint \"{name}\" does not exist"))
+    })
+}
+
+fn outside(what: &str) -> Error {
+    Error::new(Code::NoActiveSqlTransaction, format!("{what} can only be used in transaction blocks"))
+}
+
+/// One overlay per partition.
+fn split(writes: Overlay) -> Vec<Overlay> {
+    if writes.partitions().len() <= 1 {
+        return vec![writes];
+    }
+    let (truncated, rows) = writes.into_parts();
+    let mut parts: std::collections::BTreeMap<PartitionId, Overlay> = std::collections::BTreeMap::new();
+    for (partition, table) in truncated {
+        parts.entry(partition.clone()).or_default().truncate(&partition, table);
+    }
+    for ((partition, table), key, entry) in rows {
+        parts.entry(partition.clone()).or_default().write(&partition, table, key, entry.base, entry.row);
+    }
+    parts.into_values().collect()
+}
+
+/// What makes two bodies under one name the same.
+fn fingerprint(writes: &[model::command::Write]) -> u128 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let text = format!("{writes:?}");
+    let mut halves = [0_u64; 2];
+    for (salt, half) in halves.iter_mut().enumerate() {
+        let mut hasher = DefaultHasher::new();
+        salt.hash(&mut hasher);
+        text.hash(&mut hasher);
+        *half = hasher.finish();
+    }
+    (u128::from(halves[0]) << 64) | u128::from(halves[1])
+}
