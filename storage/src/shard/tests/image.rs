@@ -45,6 +45,31 @@ fn an_image_becomes_an_equal_state() {
     assert_eq!(run(&copy, command), applied_at(5));
 }
 
+#[test]
+fn an_installed_image_is_on_disk_and_goes_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = || Engine::open(folder.path(), &crate::engine::Options::default()).expect("opened");
+    let shard = filled(&Engine::in_memory());
+    let large = "x".repeat(12_000);
+    run(&shard, command(vec![insert(77, &large, 1)]));
+    let hash = shard.hash(Points::ALL).expect("read");
+    {
+        let engine = open();
+        let chunks: Vec<Bytes> =
+            shard.image(Points::ALL).expect("an image").collect::<Result<_, _>>().expect("chunks");
+        let copy = install(&engine, chunks).expect("a whole image");
+        assert_eq!(copy.hash(Points::ALL).expect("read"), hash);
+    }
+    let engine = open();
+    let again = Shard::open(&engine, SHARD, 1).expect("it is there");
+    assert_eq!(again.hash(Points::ALL).expect("read"), hash);
+    run(&again, command(vec![put(77, "small", 2)]));
+    assert_eq!(show(&again), "77:small:2");
+    engine.flush(again.keyspace()).expect("flushed");
+    assert_eq!(show(&again), "77:small:2");
+    assert_sound(&again);
+}
+
 fn applied_at(revision: u64) -> model::command::Outcome {
     applied(revision, &[1])
 }

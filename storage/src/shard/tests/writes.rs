@@ -322,6 +322,21 @@ fn an_entry_out_of_order_stops_the_replica_without_a_trace() {
 }
 
 #[test]
+fn a_group_that_failed_is_not_remembered() {
+    let shard = shard();
+    let mut slotted = command(vec![insert(1, "a", 1)]);
+    slotted.identity = slot(5);
+    let good = entry(Body::Command(slotted.clone()), 1);
+    let entry_at = |index, entry| crate::shard::Entry {
+        log_id: crate::log::LogId { term: 1, node: 1, index },
+        payload: crate::shard::Payload::Decoded(entry),
+    };
+    assert!(shard.apply(&[entry_at(2, &good), entry_at(9, &good)]).is_err());
+    assert_eq!(show(&shard), "");
+    assert_eq!(run(&shard, slotted), applied(1, &[1]), "it was never executed");
+}
+
+#[test]
 fn a_quarantined_replica_applies_nothing_and_its_neighbour_goes_on() {
     let engine = crate::engine::Engine::in_memory();
     let (one, other) = (shard_in(&engine, 0), shard_in(&engine, 1));
