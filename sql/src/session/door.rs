@@ -1,0 +1,50 @@
+//! What a door asks of a session beside its messages: the limits it keeps while it waits for its client, and a word for
+//! failures that the session did not see.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{Code, Error, Result};
+
+use super::{Executed, Session, Status};
+
+impl Session {
+    /// `statement_timeout`, for the time in which a statement waits for its client; none for no limit.
+    pub fn statement_timeout(&self) -> Option<Duration> {
+        self.settings.duration("statement_timeout")
+    }
+
+    /// `idle_session_timeout`: how long the session may be idle outside of a block (`57P05`); none for no limit.
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        match self.status() {
+            Status::Idle => self.settings.duration("idle_session_timeout"),
+            Status::InTransaction | Status::Failed => None,
+        }
+    }
+
+    /// Notes a failure that the door found: a malformed message, a client that was waited for in vain, a panic. An open
+    /// transaction is failed by it.
+    pub async fn note_failure(&mut self) {
+        self.cancel.end();
+        self.fail().await;
+    }
+
+    /// Data of a COPY FROM STDIN.
+    pub async fn copy_data(&mut self, _: Bytes) -> Result<()> {
+        Err(no_copy())
+    }
+
+    /// The end of the data.
+    pub async fn copy_done(&mut self) -> Result<Executed> {
+        Err(no_copy())
+    }
+
+    /// The client gives up.
+    pub async fn copy_fail(&mut self, _: &str) {
+        self.note_failure().await;
+    }
+}
+
+fn no_copy() -> Error {
+    Error::new(Code::ProtocolViolation, "no COPY FROM STDIN is running")
+}
