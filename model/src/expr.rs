@@ -118,7 +118,9 @@ impl Expr {
         match self {
             Self::Column(number, of) => match columns(*number) {
                 Some(value) if value.fits(*of) => Ok(value),
-                Some(_) | None => Err(Error::internal(format!("column {number} is not what the program expects"))),
+                Some(_) | None => {
+                    Err(Error::internal(format!("column {number} is not what the program expects")))
+                }
             },
             Self::Constant(value, _) => Ok(value.clone()),
             Self::Arithmetic(operator, left, right) => arithmetic(*operator, operand(left)?, operand(right)?),
@@ -139,7 +141,9 @@ impl Expr {
                     (Some(_) | None, Some(false) | None) => Value::Null,
                 }),
             },
-            Self::Not(inner) => Ok(operand(inner)?.as_bool().map_or(Value::Null, |value| Value::Bool(!value))),
+            Self::Not(inner) => {
+                Ok(operand(inner)?.as_bool().map_or(Value::Null, |value| Value::Bool(!value)))
+            }
             Self::IsNull(inner) => Ok(Value::Bool(operand(inner)?.is_null())),
             Self::Coalesce(items) => {
                 for item in items {
@@ -272,7 +276,9 @@ mod tests {
     }
 
     fn of(operator: Arithmetic, left: Value, right: Value) -> Result<Value> {
-        let operand = |value: Value| Box::new(Expr::Constant(value.clone(), value.natural_type().unwrap_or(Type::Int4)));
+        let operand = |value: Value| {
+            Box::new(Expr::Constant(value.clone(), value.natural_type().unwrap_or(Type::Int4)))
+        };
         Expr::Arithmetic(operator, operand(left), operand(right)).evaluate(&no_columns)
     }
 
@@ -283,14 +289,25 @@ mod tests {
             (Arithmetic::Divide, Value::Int2(i16::MIN), Value::Int2(-1), "smallint out of range"),
             (Arithmetic::Multiply, Value::Int8(i64::MAX), Value::Int8(2), "bigint out of range"),
             (Arithmetic::Modulo, Value::Int4(1), Value::Int4(0), "division by zero"),
-            (Arithmetic::Multiply, Value::Float8(1e300), Value::Float8(1e300), "value out of range: overflow"),
+            (
+                Arithmetic::Multiply,
+                Value::Float8(1e300),
+                Value::Float8(1e300),
+                "value out of range: overflow",
+            ),
         ];
         for (operator, left, right, message) in cases {
             let error = of(operator, left, right).expect_err(message);
             assert_eq!(error.message(), message);
         }
-        assert_eq!(of(Arithmetic::Modulo, Value::Int8(i64::MIN), Value::Int8(-1)).expect("zero"), Value::Int8(0));
-        assert_eq!(of(Arithmetic::Divide, Value::Int4(-7), Value::Int4(2)).expect("truncated"), Value::Int4(-3));
+        assert_eq!(
+            of(Arithmetic::Modulo, Value::Int8(i64::MIN), Value::Int8(-1)).expect("zero"),
+            Value::Int8(0)
+        );
+        assert_eq!(
+            of(Arithmetic::Divide, Value::Int4(-7), Value::Int4(2)).expect("truncated"),
+            Value::Int4(-3)
+        );
     }
 
     #[test]
@@ -316,10 +333,8 @@ mod tests {
     fn assignments_read_the_row_as_it_was_and_only_under_the_guard() {
         let a = || Box::new(Expr::Column(ColumnNumber(1), Type::Int4));
         let b = || Box::new(Expr::Column(ColumnNumber(2), Type::Int4));
-        let mut program = Program {
-            guard: None,
-            assignments: vec![(ColumnNumber(1), *b()), (ColumnNumber(2), *a())],
-        };
+        let mut program =
+            Program { guard: None, assignments: vec![(ColumnNumber(1), *b()), (ColumnNumber(2), *a())] };
         let row = |number: ColumnNumber| Some(Value::Int4(i32::from(number.0)));
         let swapped = vec![(ColumnNumber(1), Value::Int4(2)), (ColumnNumber(2), Value::Int4(1))];
         assert_eq!(program.run(&row).expect("plain"), Some(swapped));

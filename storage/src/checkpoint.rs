@@ -111,7 +111,11 @@ mod tests {
         let group = GroupId(1);
         log.create_group(group, GroupInit::default(), Box::new(|_| {})).expect("created");
         let entries = (0..20)
-            .map(|index| Entry { id: LogId { term: 1, node: 1, index }, kind: 0, payload: Bytes::from_static(b"x") })
+            .map(|index| Entry {
+                id: LogId { term: 1, node: 1, index },
+                kind: 0,
+                payload: Bytes::from_static(b"x"),
+            })
             .collect();
         let (sender, receiver) = mpsc::channel();
         log.append(group, entries, Box::new(move |result| drop(sender.send(result)))).expect("queued");

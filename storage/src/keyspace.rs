@@ -26,7 +26,9 @@
 //! Not here: what the values mean ([`crate::codec::state`]).
 
 use bytes::Bytes;
-use model::id::{CommandId, IndexId, NodeId, PartitionId, Point, Revision, RoleId, SequenceId, ShardId, TableId};
+use model::id::{
+    CommandId, IndexId, NodeId, PartitionId, Point, Revision, RoleId, SequenceId, ShardId, TableId,
+};
 
 /// The keyspace of one generation of a shard's state.
 pub fn keyspace_name(shard: ShardId, generation: u64) -> String {

@@ -137,7 +137,10 @@ mod tests {
         assert_eq!(compare(SHARD, None, Some(&group(None, 9, Some(5)))).expect("replayed"), heals);
         let lost = compare(SHARD, Some(4), Some(&group(Some(6), 9, Some(6))));
         assert!(matches!(lost, Err(Error::StateLost { applied: 4, durable: 6, log_first: 7, .. })));
-        assert!(matches!(compare(SHARD, None, Some(&group(Some(6), 9, Some(6)))), Err(Error::StateLost { .. })));
+        assert!(matches!(
+            compare(SHARD, None, Some(&group(Some(6), 9, Some(6)))),
+            Err(Error::StateLost { .. })
+        ));
     }
 
     #[test]

@@ -363,7 +363,9 @@ impl Dispatch for Standalone {
         keys: Vec<Bytes>,
         at: &At,
     ) -> Reply<Vec<Option<Stored>>> {
-        Reply::now(self.snapshot(at).and_then(|snapshot| Ok(snapshot.get_many(partition, table, index, &keys)?)))
+        Reply::now(
+            self.snapshot(at).and_then(|snapshot| Ok(snapshot.get_many(partition, table, index, &keys)?)),
+        )
     }
 
     fn scan(&self, scan: Scan) -> Reply<Page> {
@@ -448,7 +450,12 @@ impl Dispatch for Standalone {
         Reply::now(Ok(()))
     }
 
-    fn command_status(&self, partition: &PartitionId, principal: RoleId, id: CommandId) -> Reply<Option<Outcome>> {
+    fn command_status(
+        &self,
+        partition: &PartitionId,
+        principal: RoleId,
+        id: CommandId,
+    ) -> Reply<Option<Outcome>> {
         let named = self.0.shard.snapshot().receipt(principal, partition, id);
         Reply::now(named.map_err(Error::from).map(|named| named.map(|named| named.outcome)))
     }
@@ -546,10 +553,7 @@ mod tests {
             version: 1,
             columns: vec![column(1, "a"), column(2, "b")],
             primary_key: Some(IndexId(id + 1)),
-            indexes: vec![
-                index(id + 1, 1, IndexState::Ready),
-                index(id + 2, 2, IndexState::Building),
-            ],
+            indexes: vec![index(id + 1, 1, IndexState::Ready), index(id + 2, 2, IndexState::Building)],
             partition_by: Vec::new(),
             checks: Vec::new(),
             foreign_keys: Vec::new(),
@@ -569,7 +573,8 @@ mod tests {
 
     fn put(store: &Standalone, partition: &PartitionId, table: TableId, a: i32, b: i32) -> Command {
         let mut encoded = Vec::new();
-        row::encode(&[Value::Int4(a), Value::Int4(b)], &[Type::Int4, Type::Int4], &mut encoded).expect("a row");
+        row::encode(&[Value::Int4(a), Value::Int4(b)], &[Type::Int4, Type::Int4], &mut encoded)
+            .expect("a row");
         Command {
             identity: Identity::Sweep,
             time_left: None,
@@ -593,8 +598,12 @@ mod tests {
         let catalog = block_on(store.build_index(table.id, table.indexes[1].id)).expect("no duplicates");
         let built = catalog.table(table.id).expect("it is there");
         assert_eq!((built.indexes[1].state, built.version), (IndexState::Ready, 2));
-        let found = store.get_many(&partition, table.id, Some(table.indexes[1].id), vec![key_of(20)], &At::Latest);
-        assert_eq!(block_on(found).expect("read")[0].as_ref().map(|stored| stored.key.clone()), Some(key_of(2)));
+        let found =
+            store.get_many(&partition, table.id, Some(table.indexes[1].id), vec![key_of(20)], &At::Latest);
+        assert_eq!(
+            block_on(found).expect("read")[0].as_ref().map(|stored| stored.key.clone()),
+            Some(key_of(2))
+        );
         assert_eq!(block_on(store.count(&partition, table.id, &At::Latest)).expect("read"), 2);
     }
 

@@ -15,7 +15,10 @@ use model::{
     Type, Value,
     catalog::ADMIN,
     command::{Command, Identity, Write},
-    id::{Boot, CatalogVersion, ColumnNumber, DatabaseId, Epoch, IndexId, NodeId, PartitionId, SchemaId, ShardId, TableId},
+    id::{
+        Boot, CatalogVersion, ColumnNumber, DatabaseId, Epoch, IndexId, NodeId, PartitionId, SchemaId,
+        ShardId, TableId,
+    },
     key::{self, KeyPart},
     row,
     schema::{Column, Index, IndexPart, IndexState, Kind, Table},
@@ -96,7 +99,8 @@ impl Node {
     fn propose_all(&self, bodies: impl IntoIterator<Item = Body>) {
         let first = self.shard.applied_index().map_or(0, |applied| applied + 1);
         let entries = (first..).zip(bodies).map(|(index, body)| {
-            let stamp = Stamp { time: LoggedTime { elapsed: index, ..LoggedTime::default() }, epoch: Epoch(0) };
+            let stamp =
+                Stamp { time: LoggedTime { elapsed: index, ..LoggedTime::default() }, epoch: Epoch(0) };
             let payload = entry::to_bytes(&LogEntry { stamp, body });
             log::Entry { id: LogId { term: 1, node: 1, index }, kind: 0, payload }
         });
@@ -185,7 +189,8 @@ fn put(number: u64, note_bytes: usize) -> Body {
     key::encode_part(&mut key, &Value::Int4(id), KeyPart::ASC).expect("an integer");
     let note = format!("{number:08}").repeat(note_bytes / 8);
     let mut encoded = Vec::new();
-    row::encode(&[Value::Int4(id), Value::text(note)], &[Type::Int4, Type::Text], &mut encoded).expect("a row");
+    row::encode(&[Value::Int4(id), Value::text(note)], &[Type::Int4, Type::Text], &mut encoded)
+        .expect("a row");
     Body::Command(Command {
         identity: Identity::Slot { node: NodeId(1), boot: Boot(1), slot: (number % 3) as u16, number },
         time_left: None,
@@ -212,7 +217,12 @@ fn copy_folder(from: &Path, to: &Path) {
             let length = bytes.len() as u64;
             bytes.truncate(used(&bytes));
             fs::write(&target, bytes).expect("copied");
-            fs::OpenOptions::new().write(true).open(&target).expect("a copy").set_len(length).expect("as long");
+            fs::OpenOptions::new()
+                .write(true)
+                .open(&target)
+                .expect("a copy")
+                .set_len(length)
+                .expect("as long");
         }
     }
 }
@@ -225,7 +235,8 @@ fn used(bytes: &[u8]) -> usize {
 }
 
 fn newest_journal(copy: &Path) -> PathBuf {
-    let entries = fs::read_dir(copy.join("state")).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let entries =
+        fs::read_dir(copy.join("state")).expect("a folder").map(|entry| entry.expect("an entry").path());
     let journals = entries.filter(|path| path.extension().is_some_and(|extension| extension == "jnl"));
     journals.max().expect("a journal")
 }
@@ -371,8 +382,13 @@ fn a_closed_directory_opens_again_with_nothing_to_replay() {
     };
     let node = Node::open(&path).expect("closed cleanly");
     assert_eq!(node.hash(), hash);
-    let entries: BTreeMap<u64, ()> =
-        node.log.entries(GROUP, 13..u64::MAX).expect("read").iter().map(|entry| (entry.id.index, ())).collect();
+    let entries: BTreeMap<u64, ()> = node
+        .log
+        .entries(GROUP, 13..u64::MAX)
+        .expect("read")
+        .iter()
+        .map(|entry| (entry.id.index, ()))
+        .collect();
     assert!(entries.is_empty());
     assert_eq!(Directory::holder(&path).expect("a look"), Some(std::process::id().to_string()));
     drop(node);

@@ -97,7 +97,9 @@ impl Group<'_> {
             return answer.clone();
         }
         let answer = match &request.body {
-            Body::Bootstrap { admin, password, database } => self.bootstrap(admin, password.clone(), database),
+            Body::Bootstrap { admin, password, database } => {
+                self.bootstrap(admin, password.clone(), database)
+            }
             Body::AllocateIds(count) => self.allocate(*count),
             Body::Change(change) => self.change(change),
             Body::RegisterHolder { shard, table } => {
@@ -113,7 +115,10 @@ impl Group<'_> {
             Body::PutView { id, predecessor, view } => {
                 let newest = self.live.published.view.as_ref().map(|(id, _)| *id);
                 if newest != *predecessor || newest.is_some_and(|newest| newest >= *id) {
-                    return refused(Code::SerializationFailure, "the view's predecessor is not the newest".to_owned());
+                    return refused(
+                        Code::SerializationFailure,
+                        "the view's predecessor is not the newest".to_owned(),
+                    );
                 }
                 self.live.published.view = Some((*id, view.clone()));
                 self.batch.put(&self.control.0.keyspace, key::VIEW, view_to_bytes(*id, view));
@@ -126,7 +131,10 @@ impl Group<'_> {
 
     fn bootstrap(&mut self, admin: &str, password: Option<String>, database: &str) -> Answer {
         if self.live.published.catalog.version() > CatalogVersion(0) {
-            return refused(Code::ObjectNotInPrerequisiteState, "the cluster has its first catalog".to_owned());
+            return refused(
+                Code::ObjectNotInPrerequisiteState,
+                "the cluster has its first catalog".to_owned(),
+            );
         }
         let catalog = Catalog::bootstrap(admin, password, database);
         let objects = catalog.objects();
@@ -161,7 +169,8 @@ impl Group<'_> {
             }
         }
         self.put_objects(&change.put, after.version());
-        let held = |catalog: &Catalog| catalog.grants().copied().collect::<std::collections::BTreeSet<Grant>>();
+        let held =
+            |catalog: &Catalog| catalog.grants().copied().collect::<std::collections::BTreeSet<Grant>>();
         let (old, new) = (held(&before), held(&after));
         for grant in old.difference(&new) {
             self.batch.delete(&self.control.0.keyspace, grant_key(grant));

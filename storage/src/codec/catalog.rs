@@ -221,7 +221,8 @@ pub(super) fn read_table(reader: &mut Reader<'_>) -> Result<Table> {
 fn check_columns(reader: &Reader<'_>, table: &Table) -> Result<()> {
     let count = table.columns.len();
     let is_column = |number: &ColumnNumber| number.0 >= 1 && usize::from(number.0) <= count;
-    let numbered = table.columns.iter().enumerate().all(|(at, column)| usize::from(column.number.0) == at + 1);
+    let numbered =
+        table.columns.iter().enumerate().all(|(at, column)| usize::from(column.number.0) == at + 1);
     let indexed = table.indexes.iter().all(|index| {
         index.parts.iter().all(|part| is_column(&part.column)) && index.predicate.iter().all(is_column)
     });
@@ -270,10 +271,7 @@ fn read_column(reader: &mut Reader<'_>) -> Result<Column> {
         default: reader.option(|reader| {
             Ok(match reader.u8()? {
                 1 => ColumnDefault::Expression(reader.text()?),
-                2 => ColumnDefault::Identity {
-                    sequence: SequenceId(reader.u32()?),
-                    always: reader.bool()?,
-                },
+                2 => ColumnDefault::Identity { sequence: SequenceId(reader.u32()?), always: reader.bool()? },
                 3 => ColumnDefault::Generated(reader.text()?),
                 kind => return reader.unknown("a column's default", kind.into()),
             })

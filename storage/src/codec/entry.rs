@@ -292,4 +292,3 @@ pub(super) fn read_held(reader: &mut Reader<'_>) -> Result<Held> {
     let since = CatalogVersion(reader.varint()?);
     Ok(Held { table: catalog::read_table(reader)?, since })
 }
-

@@ -63,7 +63,8 @@ pub(super) fn journal_files(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).map_err(fail)? {
         let path = entry.map_err(fail)?.path();
-        let number = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".jnl"));
+        let number =
+            path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".jnl"));
         if let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) {
             found.push((number, path));
         }

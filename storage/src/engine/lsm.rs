@@ -48,11 +48,9 @@ impl Lsm {
 
     pub(super) fn keyspace(&self, name: &str) -> Result<Keyspace> {
         let options = || {
-            KeyspaceCreateOptions::default()
-                .max_memtable_size(self.memtable_bytes_max)
-                .with_kv_separation(Some(
-                    KvSeparationOptions::default().separation_threshold(self.separate_bytes_min),
-                ))
+            KeyspaceCreateOptions::default().max_memtable_size(self.memtable_bytes_max).with_kv_separation(
+                Some(KvSeparationOptions::default().separation_threshold(self.separate_bytes_min)),
+            )
         };
         self.database.keyspace(name, options).map_err(|error| self.failure("open a keyspace", error))
     }
@@ -121,12 +119,7 @@ pub(super) fn contains(snapshot: &Snapshot, keyspace: &Keyspace, key: &[u8]) -> 
     snapshot.contains_key(keyspace, key).map_err(read_failure)
 }
 
-pub(super) fn range(
-    snapshot: &Snapshot,
-    keyspace: &Keyspace,
-    from: Bound<&[u8]>,
-    to: Bound<&[u8]>,
-) -> Iter {
+pub(super) fn range(snapshot: &Snapshot, keyspace: &Keyspace, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Iter {
     snapshot.range::<&[u8], _>(keyspace, (from, to))
 }
 

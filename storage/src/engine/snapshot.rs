@@ -147,9 +147,7 @@ impl DoubleEndedIterator for Iter {
                 let pair = lsm::pair(iter.next_back()?);
                 Some(pair.map(|(key, value)| Pair(PairOf::Lsm(key, value))))
             }
-            IterOf::Memory(iter) => {
-                iter.next_back().map(|(key, value)| Ok(Pair(PairOf::Memory(key, value))))
-            }
+            IterOf::Memory(iter) => iter.next_back().map(|(key, value)| Ok(Pair(PairOf::Memory(key, value)))),
             IterOf::Empty => None,
         }
     }

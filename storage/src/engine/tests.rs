@@ -78,12 +78,18 @@ impl Side {
 
 fn all(snapshot: &Snapshot, keyspace: &Keyspace) -> Map {
     let pairs = snapshot.range(keyspace, Bound::Unbounded, Bound::Unbounded);
-    pairs.map(|pair| pair.expect("read").into_bytes()).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+    pairs
+        .map(|pair| pair.expect("read").into_bytes())
+        .map(|(key, value)| (key.to_vec(), value.to_vec()))
+        .collect()
 }
 
 fn check(snapshot: &Snapshot, keyspace: &Keyspace, expected: &Map, probe: &[u8]) {
     assert_eq!(&all(snapshot, keyspace), expected);
-    assert_eq!(snapshot.get(keyspace, probe).expect("read").as_deref(), expected.get(probe).map(Vec::as_slice));
+    assert_eq!(
+        snapshot.get(keyspace, probe).expect("read").as_deref(),
+        expected.get(probe).map(Vec::as_slice)
+    );
     assert_eq!(snapshot.contains(keyspace, probe).expect("read"), expected.contains_key(probe));
     let after = snapshot.range(keyspace, Bound::Excluded(probe), Bound::Unbounded);
     let found: Vec<Vec<u8>> = after.rev().map(|pair| pair.expect("read").key().to_vec()).collect();
@@ -260,7 +266,12 @@ fn copy_folder(from: &Path, to: &Path) {
             let length = bytes.len() as u64;
             bytes.truncate(used(&bytes));
             fs::write(&target, bytes).expect("copied");
-            fs::OpenOptions::new().write(true).open(&target).expect("a copy").set_len(length).expect("as long");
+            fs::OpenOptions::new()
+                .write(true)
+                .open(&target)
+                .expect("a copy")
+                .set_len(length)
+                .expect("as long");
         }
     }
 }
@@ -318,8 +329,11 @@ fn a_page_lost_inside_a_value_is_cut_away_with_what_follows() {
 fn a_journal_cut_at_any_place_keeps_its_whole_batches() {
     let folder = tempfile::tempdir().expect("a folder");
     let (copy, journal) = cut_power(folder.path());
-    let used = fs::read(&journal).expect("a journal").iter().rposition(|byte| *byte != 0).expect("batches") as u64;
-    for (n, at) in [1, 7, 40, 100, 150, 300, 600, 900, used - 20_000, used - 300, used].into_iter().enumerate() {
+    let used =
+        fs::read(&journal).expect("a journal").iter().rposition(|byte| *byte != 0).expect("batches") as u64;
+    for (n, at) in
+        [1, 7, 40, 100, 150, 300, 600, 900, used - 20_000, used - 300, used].into_iter().enumerate()
+    {
         let torn = folder.path().join(format!("torn{n}"));
         copy_folder(&copy, &torn);
         let name = torn.join(journal.file_name().expect("a name"));
@@ -340,7 +354,10 @@ fn the_doctor_leaves_a_sound_journal_alone() {
     assert_eq!(cut_torn_journal(&copy, &folder.path().join("kept")).expect("read"), None);
     assert_eq!(fs::read(&journal).expect("a journal"), before);
     assert!(!folder.path().join("kept").exists());
-    assert_eq!(cut_torn_journal(&folder.path().join("state").join("keyspaces"), folder.path()).expect("read"), None);
+    assert_eq!(
+        cut_torn_journal(&folder.path().join("state").join("keyspaces"), folder.path()).expect("read"),
+        None
+    );
 }
 
 #[test]

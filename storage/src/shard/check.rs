@@ -47,11 +47,9 @@ impl Shard {
         let snapshot = self.snapshot();
         let mut hash = Xxh3::new();
         let mut generations = Generations::default();
-        for pair in snapshot.engine().range(
-            &self.0.keyspace,
-            std::ops::Bound::Unbounded,
-            std::ops::Bound::Unbounded,
-        ) {
+        for pair in
+            snapshot.engine().range(&self.0.keyspace, std::ops::Bound::Unbounded, std::ops::Bound::Unbounded)
+        {
             let pair = pair?;
             let key = pair.key();
             if !points.covers(key) || self.is_local(&snapshot, &mut generations, key)? {
@@ -189,7 +187,9 @@ impl Shard {
             let expected = expected.get(&index.id).copied().unwrap_or_default();
             if count != expected {
                 let id = index.id;
-                report.fault(|| format!("{table} in {partition}: index {id} has {count} entries for {expected} rows"));
+                report.fault(|| {
+                    format!("{table} in {partition}: index {id} has {count} entries for {expected} rows")
+                });
             }
         }
         let counted = snapshot.counters(partition, table)?;
@@ -235,12 +235,7 @@ struct Generations {
 }
 
 impl Generations {
-    fn live(
-        &mut self,
-        snapshot: &Snapshot,
-        canonical: &[u8],
-        table: TableId,
-    ) -> Result<Revision> {
+    fn live(&mut self, snapshot: &Snapshot, canonical: &[u8], table: TableId) -> Result<Revision> {
         if self.partition != canonical {
             self.partition = canonical.to_vec();
             self.tables.clear();

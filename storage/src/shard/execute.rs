@@ -146,8 +146,7 @@ impl Work<'_, '_> {
         }
         let generation = self.group.generation(self.partition, id)?;
         let rows = keyspace::rows_prefix(self.partition, id, generation);
-        let target =
-            Target { id, compiled, generation, rows, truncated: false, truncated_rows: 0 };
+        let target = Target { id, compiled, generation, rows, truncated: false, truncated_rows: 0 };
         self.targets.push(target);
         Ok(self.targets.len() - 1)
     }
@@ -297,7 +296,8 @@ impl Work<'_, '_> {
 
     fn index_places(&mut self) {
         self.places.clear();
-        self.places.extend(self.touched.iter().enumerate().map(|(at, row)| ((row.target, row.key.clone()), at)));
+        self.places
+            .extend(self.touched.iter().enumerate().map(|(at, row)| ((row.target, row.key.clone()), at)));
     }
 
     fn write(&mut self, write: &Write) -> Step<Effect> {
@@ -364,7 +364,8 @@ impl Work<'_, '_> {
         let Some(row) = after else { return Ok(Effect::Rows(0)) };
         let compiled = &self.targets[*target].compiled;
         let looked = view(row)?;
-        let damaged = |error: row::RowError| Stop::Fault(Error::damaged(format!("a row of {table}: {error}")));
+        let damaged =
+            |error: row::RowError| Stop::Fault(Error::damaged(format!("a row of {table}: {error}")));
         let mut values = compiled.decode(&looked).map_err(damaged)?;
         let column = |number: ColumnNumber| values.get(usize::from(number.0).wrapping_sub(1)).cloned();
         let assigned = match program.run(&column) {
@@ -505,7 +506,8 @@ impl Work<'_, '_> {
                 continue;
             }
             *written |= row.before != row.after;
-            let size = |value: &Option<Bytes>| value.as_ref().map_or(0, |value| value.len() + row.key.len()) as i64;
+            let size =
+                |value: &Option<Bytes>| value.as_ref().map_or(0, |value| value.len() + row.key.len()) as i64;
             *rows += i64::from(row.after.is_some()) - i64::from(row.before.is_some());
             *bytes += size(&row.after) - size(&row.before);
             if row.before == row.after {
@@ -579,8 +581,13 @@ impl Work<'_, '_> {
                 if before == after {
                     continue;
                 }
-                let prefix =
-                    keyspace::index_prefix(self.partition, target.id, target.generation, plan.id, plan.unique);
+                let prefix = keyspace::index_prefix(
+                    self.partition,
+                    target.id,
+                    target.generation,
+                    plan.id,
+                    plan.unique,
+                );
                 if let Some(before) = before {
                     let key = Bytes::from([&prefix, before.entry.as_slice()].concat());
                     // While an index is being built, a row that it does not reach yet may have the key of one it has.
@@ -604,8 +611,7 @@ impl Work<'_, '_> {
         for (at, index, key, row_key) in added {
             let target = &self.targets[at];
             let unique = target.compiled.find_index(index).is_some_and(|plan| plan.unique);
-            let prefix =
-                keyspace::index_prefix(self.partition, target.id, target.generation, index, unique);
+            let prefix = keyspace::index_prefix(self.partition, target.id, target.generation, index, unique);
             let full = Bytes::from([&prefix, key.entry.as_slice()].concat());
             if key.exclusive {
                 let held = !removed.contains(&full) && self.group.overlay.contains(&full)?;
@@ -645,7 +651,11 @@ fn next_numbers(sequence: &Sequence, state: SequenceState, count: u32) -> Option
         return None;
     }
     let inside = |number: i64| (sequence.min..=sequence.max).contains(&number);
-    let next = if state.called { state.value.checked_add(step).filter(|next| inside(*next)) } else { Some(state.value) };
+    let next = if state.called {
+        state.value.checked_add(step).filter(|next| inside(*next))
+    } else {
+        Some(state.value)
+    };
     let first = match next {
         Some(first) => first,
         None if sequence.cycle && step > 0 => sequence.min,

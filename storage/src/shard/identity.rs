@@ -66,7 +66,8 @@ impl Group<'_> {
                         reject(Rejection::OutcomeUnknown)
                     }
                     Some(last) if last == (boot, number) => {
-                        let bytes = self.overlay.get(&key)?.ok_or_else(|| Error::damaged("a slot is gone"))?;
+                        let bytes =
+                            self.overlay.get(&key)?.ok_or_else(|| Error::damaged("a slot is gone"))?;
                         Ok(Judged::Answer(Slot::decode(&bytes)?.outcome))
                     }
                     Some(_) | None => Ok(Judged::Execute(Ticket::Slot)),
@@ -97,9 +98,11 @@ impl Group<'_> {
                         Outcome::Rejected(_) => {}
                     }
                 }
-                let made_micros = id.unix_millis().and_then(|millis| i64::try_from(millis).ok()?.checked_mul(1_000));
+                let made_micros =
+                    id.unix_millis().and_then(|millis| i64::try_from(millis).ok()?.checked_mul(1_000));
                 let window_micros = i64::from(remember_secs) * 1_000_000;
-                if made_micros.is_some_and(|made| made.saturating_add(window_micros) < now.wall.unix_micros()) {
+                if made_micros.is_some_and(|made| made.saturating_add(window_micros) < now.wall.unix_micros())
+                {
                     return reject(Rejection::IdentityExpired);
                 }
                 Ok(Judged::Execute(Ticket::Named { until }))
@@ -122,7 +125,10 @@ impl Group<'_> {
                 self.overlay.put(Bytes::copy_from_slice(&key), record.to_bytes());
                 self.slots.insert((node, slot), (boot, number));
             }
-            (Identity::Named { id, attempt, fingerprint, remember_secs }, Ticket::Named { until: before }) => {
+            (
+                Identity::Named { id, attempt, fingerprint, remember_secs },
+                Ticket::Named { until: before },
+            ) => {
                 let now = self.live.head.time.elapsed;
                 let window = now.saturating_add(u64::from(remember_secs) * 1_000_000);
                 let until = match outcome {

@@ -239,7 +239,15 @@ impl Install {
             return Err(refused("it is of another shard"));
         }
         Applied::decode(&applied)?;
-        let pairs = Pairs { chunks, number: 1, payload: Bytes::new(), at: 0, count: 0, hash: Xxh3::new(), ended: false };
+        let pairs = Pairs {
+            chunks,
+            number: 1,
+            payload: Bytes::new(),
+            at: 0,
+            count: 0,
+            hash: Xxh3::new(),
+            ended: false,
+        };
         engine.ingest(&keyspace, pairs)?;
         let mut batch = Batch::new();
         batch.put(&keyspace, Bytes::copy_from_slice(&keyspace::meta_key(meta::APPLIED)), applied);

@@ -156,7 +156,9 @@ impl Shard {
         if let Some(format) = read(&keyspace::meta_key(meta::FORMAT))? {
             let found = state::decode_revision(&format)?.0;
             if found != FORMAT {
-                return Err(codec::Error::Unknown { what: "the layout of a shard's state", number: found }.into());
+                return Err(
+                    codec::Error::Unknown { what: "the layout of a shard's state", number: found }.into()
+                );
             }
         }
         let applied = match read(&keyspace::meta_key(meta::APPLIED))? {

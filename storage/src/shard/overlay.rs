@@ -119,8 +119,7 @@ mod tests {
         overlay.put("f", "new".into());
         let all = overlay.range(b"a", None, 10).expect("memory");
         let shown: Vec<_> = all.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
-        let expected: [(&[u8], &[u8]); 4] =
-            [(b"a", b"old"), (b"b", b"new"), (b"c", b"new"), (b"f", b"new")];
+        let expected: [(&[u8], &[u8]); 4] = [(b"a", b"old"), (b"b", b"new"), (b"c", b"new"), (b"f", b"new")];
         assert_eq!(shown, expected);
         assert_eq!(overlay.range(b"a", Some(b"c"), 10).expect("memory").len(), 2);
         assert_eq!(overlay.range(b"a", None, 1).expect("memory").len(), 1);

@@ -167,7 +167,9 @@ impl Snapshot {
             (None, Some(to)) => {
                 self.engine.range(&self.shard.0.keyspace, Bound::Included(&from), Bound::Excluded(&to))
             }
-            (None, None) => self.engine.range(&self.shard.0.keyspace, Bound::Included(&from), Bound::Unbounded),
+            (None, None) => {
+                self.engine.range(&self.shard.0.keyspace, Bound::Included(&from), Bound::Unbounded)
+            }
         };
         Pass { iter, reverse: scan.reverse }
     }
@@ -245,7 +247,12 @@ impl Snapshot {
     }
 
     /// What is remembered of a named command.
-    pub fn receipt(&self, principal: RoleId, partition: &PartitionId, id: CommandId) -> Result<Option<Named>> {
+    pub fn receipt(
+        &self,
+        principal: RoleId,
+        partition: &PartitionId,
+        id: CommandId,
+    ) -> Result<Option<Named>> {
         match self.read(&keyspace::receipt_key(partition, principal, id))? {
             Some(bytes) => Ok(Some(Named::decode(&bytes)?)),
             None => Ok(None),
@@ -301,8 +308,7 @@ impl Snapshot {
             Some(end) => Bytes::copy_from_slice(&keyspace::due_bound(kind, end)),
             None => after_prefix(&start[..2]).expect("no kind is 255"),
         };
-        let range =
-            self.engine.range(&self.shard.0.keyspace, Bound::Included(&start), Bound::Excluded(&end));
+        let range = self.engine.range(&self.shard.0.keyspace, Bound::Included(&start), Bound::Excluded(&end));
         range.take(keys_max).map(|pair| Ok(pair?.into_bytes().0)).collect()
     }
 

@@ -7,7 +7,8 @@ use crate::{
     codec::{
         catalog, command, control, entry,
         state::{
-            Applied, Claim, Counters, FeedChange, FeedKind, FeedRecord, Head, Named, PartitionState, SequenceState, Slot,
+            Applied, Claim, Counters, FeedChange, FeedKind, FeedRecord, Head, Named, PartitionState,
+            SequenceState, Slot,
         },
     },
     log::LogId,

@@ -4,7 +4,6 @@ use bytes::Bytes;
 
 use crate::codec::{Put as _, Reader};
 
-
 #[test]
 fn numbers_have_one_form() {
     for value in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000, u64::from(u32::MAX), u64::MAX] {

@@ -8,13 +8,13 @@ use model::{
     command::{Command, Condition, Effect, Identity, LockSet, Outcome, Receipt, Rejection, Write},
     expr::{Arithmetic, Comparison, Expr, Program},
     id::{
-        Boot, CatalogVersion, ColumnNumber, CommandId, DatabaseId, Epoch, IndexId, NodeId, PartitionId, Revision,
-        RoleId, SchemaId, SequenceId, SessionId, ShardId, TableId, ViewId,
+        Boot, CatalogVersion, ColumnNumber, CommandId, DatabaseId, Epoch, IndexId, NodeId, PartitionId,
+        Revision, RoleId, SchemaId, SequenceId, SessionId, ShardId, TableId, ViewId,
     },
     key::KeyPart,
     schema::{
-        Check, Column, ColumnDefault, Database, ForeignKey, Index, IndexPart, IndexState, Kind, Referential, Schema,
-        Sequence, Table, View,
+        Check, Column, ColumnDefault, Database, ForeignKey, Index, IndexPart, IndexState, Kind, Referential,
+        Schema, Sequence, Table, View,
     },
     time::{LoggedTime, Timestamp},
     types::Typmod,
@@ -68,7 +68,13 @@ pub(super) fn command() -> Command {
             Condition::RowAbsent { table: T, key: bytes("c") },
             Condition::UniqueFree { table: T, index: I, key: bytes("d") },
             Condition::RangeEmpty { table: T, index: None, from, to },
-            Condition::RangeDigest { table: T, index: Some(I), from: range().0, to: range().1, digest: 1 << 100 },
+            Condition::RangeDigest {
+                table: T,
+                index: Some(I),
+                from: range().0,
+                to: range().1,
+                digest: 1 << 100,
+            },
             Condition::TableUntouched { table: T, since: Revision(8) },
         ],
         writes: vec![
@@ -84,8 +90,12 @@ pub(super) fn command() -> Command {
 }
 
 fn named() -> Command {
-    let identity =
-        Identity::Named { id: CommandId(1 << 120), attempt: 2, fingerprint: u128::MAX, remember_secs: 604_800 };
+    let identity = Identity::Named {
+        id: CommandId(1 << 120),
+        attempt: 2,
+        fingerprint: u128::MAX,
+        remember_secs: 604_800,
+    };
     Command { identity, time_left: None, locks: None, conditions: vec![], writes: vec![], ..command() }
 }
 
@@ -128,7 +138,10 @@ pub(super) fn table() -> Table {
         indexes: vec![Index {
             id: I,
             name: "orders_pkey".to_owned(),
-            parts: vec![IndexPart { column: ColumnNumber(1), order: KeyPart { desc: true, nulls_first: false } }],
+            parts: vec![IndexPart {
+                column: ColumnNumber(1),
+                order: KeyPart { desc: true, nulls_first: false },
+            }],
             unique: true,
             nulls_not_distinct: true,
             constraint: true,
@@ -190,7 +203,13 @@ pub(super) fn entries() -> Vec<(&'static str, Entry)> {
         ("clock", Body::Clock),
         (
             "backfill",
-            Body::Backfill(Backfill { partition: partition(), table: T, index: I, from: bytes("k"), limit: 1_000 }),
+            Body::Backfill(Backfill {
+                partition: partition(),
+                table: T,
+                index: I,
+                from: bytes("k"),
+                limit: 1_000,
+            }),
         ),
         ("expire", Body::Expire { due: vec![bytes("due")], feed: FeedRetention::default() }),
         ("raise", Body::RaiseSemantics(1)),
@@ -207,7 +226,10 @@ pub(super) fn outcomes() -> Vec<(&'static str, Outcome)> {
         ("range", Rejection::RangeChanged { table: T }),
         ("descriptor", Rejection::DescriptorChanged { table: T }),
         ("table", Rejection::TableMissing { table: T }),
-        ("program", Rejection::Program { code: Code::DivisionByZero, message: "division by zero".to_owned() }),
+        (
+            "program",
+            Rejection::Program { code: Code::DivisionByZero, message: "division by zero".to_owned() },
+        ),
         ("sequence", Rejection::SequenceExhausted { sequence: SequenceId(9) }),
         ("deadline", Rejection::DeadlinePassed),
         ("conflict", Rejection::IdentityConflict),
@@ -228,7 +250,12 @@ pub(super) fn objects() -> Vec<(&'static str, Object)> {
     vec![
         (
             "database",
-            Object::Database(Database { id: DatabaseId(1), name: name("d"), owner: RoleId(10), comment: None }),
+            Object::Database(Database {
+                id: DatabaseId(1),
+                name: name("d"),
+                owner: RoleId(10),
+                comment: None,
+            }),
         ),
         (
             "schema",
@@ -289,10 +316,17 @@ pub(super) fn requests() -> Vec<(&'static str, Request)> {
             (ObjectId::View(TableId(500)), None),
         ],
         put: objects().into_iter().map(|(_, object)| object).collect(),
-        drop: vec![ObjectId::Database(DatabaseId(7)), ObjectId::Sequence(SequenceId(8)), ObjectId::Schema(SchemaId(9))],
+        drop: vec![
+            ObjectId::Database(DatabaseId(7)),
+            ObjectId::Sequence(SequenceId(8)),
+            ObjectId::Schema(SchemaId(9)),
+        ],
         grant: vec![
             grant(AccessObject::Column(T, ColumnNumber(2)), Privilege::Update),
-            Grant { grantee: Grantee::Public, ..grant(AccessObject::Database(DatabaseId(1)), Privilege::Connect) },
+            Grant {
+                grantee: Grantee::Public,
+                ..grant(AccessObject::Database(DatabaseId(1)), Privilege::Connect)
+            },
         ],
         revoke: vec![
             grant(AccessObject::Table(T), Privilege::Select),

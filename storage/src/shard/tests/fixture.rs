@@ -9,8 +9,8 @@ use model::{
     catalog::ADMIN,
     command::{Command, Condition, Effect, Identity, Outcome, Receipt, Rejection, Write},
     id::{
-        Boot, CatalogVersion, ColumnNumber, DatabaseId, Epoch, IndexId, NodeId, PartitionId, Revision, SchemaId,
-        SequenceId, ShardId, TableId,
+        Boot, CatalogVersion, ColumnNumber, DatabaseId, Epoch, IndexId, NodeId, PartitionId, Revision,
+        SchemaId, SequenceId, ShardId, TableId,
     },
     key::{self, KeyPart},
     read::{At, Scan},
@@ -125,7 +125,11 @@ pub(super) fn sequence() -> Sequence {
 
 pub(super) fn descriptors() -> Body {
     let held = Held { table: table(), since: CatalogVersion(1) };
-    Body::Descriptors(Descriptors { tables: vec![held], sequences: vec![sequence()], ..Descriptors::default() })
+    Body::Descriptors(Descriptors {
+        tables: vec![held],
+        sequences: vec![sequence()],
+        ..Descriptors::default()
+    })
 }
 
 /// The key of a row.
@@ -217,7 +221,10 @@ pub(super) fn apply_all(shard: &Shard, entries: &[LogEntry]) -> Vec<EntryOutcome
     let group: Vec<Entry<'_>> = encoded
         .iter()
         .zip(first..)
-        .map(|(bytes, index)| Entry { log_id: LogId { term: 1, node: 1, index }, payload: Payload::Encoded(bytes) })
+        .map(|(bytes, index)| Entry {
+            log_id: LogId { term: 1, node: 1, index },
+            payload: Payload::Encoded(bytes),
+        })
         .collect();
     shard.apply(&group).expect("a healthy replica applies")
 }

@@ -75,7 +75,11 @@ fn a_rejection_binds_only_its_attempt() {
     assert_eq!(run(&shard, named(2, 7, vec![insert(1, "x", 1)])), taken(None, key(1)), "the same attempt");
     assert_eq!(run(&shard, named(1, 7, vec![insert(1, "x", 1)])), rejected(Rejection::Superseded));
     assert_eq!(run(&shard, named(2, 8, vec![insert(2, "y", 1)])), rejected(Rejection::IdentityConflict));
-    assert_eq!(run(&shard, named(3, 8, vec![insert(2, "y", 1)])), applied(3, &[1]), "a higher one, another body");
+    assert_eq!(
+        run(&shard, named(3, 8, vec![insert(2, "y", 1)])),
+        applied(3, &[1]),
+        "a higher one, another body"
+    );
     assert_eq!(show(&shard), "2:y:1");
 }
 
@@ -145,7 +149,10 @@ fn a_feed_is_trimmed_by_age_and_by_size() {
     let page = shard.snapshot().feed(&partition(), model::id::Revision(0), 10).expect("read");
     assert_eq!((page.floor.0, page.last.0, page.records.len()), (4, 5, 1));
     assert_eq!(expire(&shard, due::FEED, 20_000, keep_secs(1, 0)), 1);
-    assert!(shard.snapshot().due(due::FEED, 0, u64::MAX, 10).expect("read").is_empty(), "an empty feed rests");
+    assert!(
+        shard.snapshot().due(due::FEED, 0, u64::MAX, 10).expect("read").is_empty(),
+        "an empty feed rests"
+    );
     run_at(&shard, 20_000, command(vec![delete(1)]));
     assert_eq!(shard.snapshot().due(due::FEED, 0, u64::MAX, 10).expect("read").len(), 1);
     let page = shard.snapshot().feed(&partition(), model::id::Revision(0), 10).expect("read");

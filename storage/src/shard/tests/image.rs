@@ -80,7 +80,8 @@ fn a_range_of_points_goes_alone() {
     let shard = filled(&from);
     let point = partition_of("beta").point();
     let points = Points::new(point, point).expect("one point");
-    let chunks: Vec<Bytes> = shard.image(points).expect("an image").collect::<Result<_, _>>().expect("chunks");
+    let chunks: Vec<Bytes> =
+        shard.image(points).expect("an image").collect::<Result<_, _>>().expect("chunks");
     let install = Install { source: SHARD, target: ShardId(9), generation: 0 };
     let part = install.run(&to, chunks.into_iter().map(Ok)).expect("a whole image");
     assert_eq!(part.snapshot().partitions(TABLE).expect("read"), [partition_of("beta")]);

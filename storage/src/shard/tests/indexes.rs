@@ -45,14 +45,15 @@ fn rows_are_found_by_keys_of_a_unique_index() {
     run(&shard, command(vec![insert(1, "a", 1), insert(2, "b", 2)]));
     let keys = [name_key("b"), name_key("z"), name_key("a")];
     let found = shard.snapshot().get_many(&partition(), TABLE, Some(BY_NAME), &keys).expect("read");
-    let shown: Vec<_> = found.iter().map(|stored| stored.as_ref().map(|stored| show_row(&stored.row))).collect();
+    let shown: Vec<_> =
+        found.iter().map(|stored| stored.as_ref().map(|stored| show_row(&stored.row))).collect();
     assert_eq!(shown, [Some("2:b:2".to_owned()), None, Some("1:a:1".to_owned())]);
     assert_eq!(found[0].as_ref().map(|stored| stored.key.clone()), Some(key(2)));
 }
 
-const NEW: IndexId = IndexId(120);
+pub(super) const NEW: IndexId = IndexId(120);
 
-fn announce(shard: &Shard, version: u64, unique: bool, column: u16, state: IndexState) {
+pub(super) fn announce(shard: &Shard, version: u64, unique: bool, column: u16, state: IndexState) {
     let mut table = table();
     table.version = version;
     let mut index = index(NEW, column, KeyPart::ASC, unique);

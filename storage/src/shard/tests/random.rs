@@ -6,15 +6,19 @@ use bytes::Bytes;
 use model::{
     command::{Command, Condition, Effect, Outcome, Receipt, Write},
     id::{PartitionId, Revision},
+    schema::IndexState,
 };
 use proptest::prelude::*;
 
-use super::fixture::*;
+use super::{
+    fixture::*,
+    indexes::{NEW, announce},
+};
 use crate::{
-    codec::entry::{Body, Entry as LogEntry, FeedRetention},
+    codec::entry::{Backfill, Body, Entry as LogEntry, FeedRetention},
     engine::Engine,
     keyspace::due,
-    shard::{EntryOutcome, Points, Shard},
+    shard::{Backfilled, EntryOutcome, Points, Shard},
 };
 
 #[derive(Clone, Debug)]
@@ -48,8 +52,9 @@ fn step() -> impl Strategy<Value = Step> {
 fn plan() -> impl Strategy<Value = Plan> {
     let steps = prop::collection::vec(step(), 0..12);
     let condition = prop::option::of((0..12i32, any::<bool>()));
-    (0..3u8, steps, 0..4u64, condition, 0..50u64)
-        .prop_map(|(partition, steps, slot, condition, seconds)| Plan { partition, steps, slot, condition, seconds })
+    (0..3u8, steps, 0..4u64, condition, 0..50u64).prop_map(|(partition, steps, slot, condition, seconds)| {
+        Plan { partition, steps, slot, condition, seconds }
+    })
 }
 
 fn place(partition: u8) -> PartitionId {
@@ -137,7 +142,11 @@ fn show_model(rows: &Rows) -> String {
 }
 
 fn entries_of(plans: &[Plan]) -> Vec<LogEntry> {
-    plans.iter().zip(0..).map(|(plan, number)| entry(Body::Command(command_of(plan, number)), plan.seconds)).collect()
+    plans
+        .iter()
+        .zip(0..)
+        .map(|(plan, number)| entry(Body::Command(command_of(plan, number)), plan.seconds))
+        .collect()
 }
 
 proptest! {
@@ -222,5 +231,39 @@ proptest! {
         let replayed: Vec<EntryOutcome> = late.iter().map(|entry| apply(&again, entry)).collect();
         prop_assert_eq!(replayed, outcomes);
         prop_assert_eq!(again.hash(Points::ALL).expect("read"), whole.hash(Points::ALL).expect("read"));
+    }
+
+    #[test]
+    fn an_index_built_while_rows_change_is_as_if_it_had_always_been_there(
+        before in prop::collection::vec(plan(), 1..10),
+        during in prop::collection::vec(plan(), 1..20),
+        unique in any::<bool>(),
+        limit in 1..4u32,
+    ) {
+        let shard = shard();
+        let mut commands = before.iter().chain(&during).zip(0..).map(|(plan, number)| {
+            command_of(&Plan { partition: 0, slot: 0, ..plan.clone() }, number)
+        });
+        for command in commands.by_ref().take(before.len()) {
+            run(&shard, command);
+        }
+        announce(&shard, 2, unique, 3, IndexState::Building);
+        let mut from = Bytes::new();
+        let built = loop {
+            let backfill = Backfill { partition: place(0), table: TABLE, index: NEW, from, limit };
+            match apply(&shard, &entry(Body::Backfill(backfill), 1)) {
+                EntryOutcome::Backfilled(Backfilled::Next(next)) => from = next,
+                EntryOutcome::Backfilled(Backfilled::End) => break true,
+                EntryOutcome::Backfilled(Backfilled::Duplicate(_)) if unique => break false,
+                other => panic!("a page is built: {other:?}"),
+            }
+            commands.next().map(|command| run(&shard, command));
+        };
+        announce(&shard, 3, unique, 3, if built { IndexState::Ready } else { IndexState::Invalid });
+        for command in commands {
+            run(&shard, command);
+        }
+        let report = shard.check().expect("read");
+        prop_assert_eq!(report.faults, Vec::<String>::new());
     }
 }

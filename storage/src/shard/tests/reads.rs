@@ -33,7 +33,8 @@ fn pages_of_any_size_give_every_row_once_in_both_directions() {
     let snapshot = shard.snapshot();
     for index in [None, Some(BY_SCORE), Some(BY_NAME)] {
         for reverse in [false, true] {
-            for (rows_max, bytes_max) in [(1, 1 << 20), (7, 1 << 20), (50, 1 << 20), (1_000, 1), (1_000, 300)] {
+            for (rows_max, bytes_max) in [(1, 1 << 20), (7, 1 << 20), (50, 1 << 20), (1_000, 1), (1_000, 300)]
+            {
                 let mut scan = Scan { index, reverse, ..scan(rows_max, bytes_max) };
                 let mut found = Vec::new();
                 let mut pages = 0;
@@ -82,7 +83,8 @@ fn partitions_do_not_see_each_other() {
     let mut expected = vec![partition_of("acme"), partition_of("beta")];
     expected.sort();
     assert_eq!(partitions, expected);
-    let row = shard.snapshot().get(&partition_of("beta"), TABLE, &key(1)).expect("read").expect("it is there");
+    let row =
+        shard.snapshot().get(&partition_of("beta"), TABLE, &key(1)).expect("read").expect("it is there");
     assert_eq!(show_row(&row), "1:beta:5");
     assert_eq!(shard.snapshot().count(&partition_of("acme"), TABLE).expect("read"), 1);
     assert_eq!(shard.snapshot().count(&partition(), TABLE).expect("read"), 0);

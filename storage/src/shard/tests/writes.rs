@@ -48,14 +48,8 @@ fn keys_may_move_over_each_other_in_one_command() {
     let shard = shard();
     run(&shard, command(vec![insert(1, "a", 1), insert(2, "b", 2), insert(3, "c", 3)]));
     // UPDATE t SET id = id + 1, row by row.
-    let writes = vec![
-        delete(1),
-        insert(2, "a", 1),
-        delete(2),
-        insert(3, "b", 2),
-        delete(3),
-        insert(4, "c", 3),
-    ];
+    let writes =
+        vec![delete(1), insert(2, "a", 1), delete(2), insert(3, "b", 2), delete(3), insert(4, "c", 3)];
     assert_eq!(run(&shard, command(writes)), applied(2, &[1, 1, 1, 1, 1, 1]));
     assert_eq!(show(&shard), "2:a:1 3:b:2 4:c:3");
     // Two rows exchange a unique name.
@@ -151,7 +145,8 @@ fn program(id: i32, program: Program, returning: bool) -> Write {
 fn a_program_changes_a_row_and_its_index_entries() {
     let shard = shard();
     run(&shard, command(vec![insert(1, "a", 5), insert(2, "b", 6)]));
-    let outcome = run(&shard, command(vec![program(1, add_to_score(10), true), program(9, add_to_score(1), false)]));
+    let outcome =
+        run(&shard, command(vec![program(1, add_to_score(10), true), program(9, add_to_score(1), false)]));
     let Outcome::Applied(Receipt { effects, .. }) = outcome else { panic!("applied: {outcome:?}") };
     let Effect::Row(row) = &effects[0] else { panic!("the row was asked for") };
     assert_eq!(show_row(row), "1:a:15");
@@ -238,7 +233,10 @@ fn a_command_needs_a_descriptor_that_fits_its_plan() {
     assert_eq!(run(&shard, stale), Outcome::Rejected(Rejection::DescriptorChanged { table: TABLE }));
     let missing = TableId(999);
     let write = Write::Delete { table: missing, key: key(1) };
-    assert_eq!(run(&shard, command(vec![write])), Outcome::Rejected(Rejection::TableMissing { table: missing }));
+    assert_eq!(
+        run(&shard, command(vec![write])),
+        Outcome::Rejected(Rejection::TableMissing { table: missing })
+    );
     let dropped = Descriptors { dropped_tables: vec![TABLE], ..Descriptors::default() };
     run(&shard, command(vec![insert(1, "a", 1)]));
     apply(&shard, &entry(Body::Descriptors(dropped), 1));
@@ -253,7 +251,8 @@ fn a_command_needs_a_descriptor_that_fits_its_plan() {
 #[test]
 fn an_entry_of_another_claim_is_fenced() {
     let shard = shard();
-    let claim = Body::Claim { epoch: Epoch(3), node: model::id::NodeId(1), boot: model::id::Boot(1), nonce: 9 };
+    let claim =
+        Body::Claim { epoch: Epoch(3), node: model::id::NodeId(1), boot: model::id::Boot(1), nonce: 9 };
     assert_eq!(apply(&shard, &entry(claim.clone(), 1)), EntryOutcome::Done);
     assert_eq!(apply(&shard, &entry(claim, 1)), EntryOutcome::Fenced, "an epoch is claimed once");
     let stamped = |epoch| LogEntry {
@@ -295,11 +294,8 @@ fn the_feed_tells_what_changed_and_what_came_before() {
         })
         .collect();
     use FeedKind::{Deleted, Inserted, Replaced, Updated};
-    let expected = vec![
-        (1, 0, vec![Inserted, Inserted]),
-        (3, 1, vec![Updated, Deleted]),
-        (4, 3, vec![Replaced]),
-    ];
+    let expected =
+        vec![(1, 0, vec![Inserted, Inserted]), (3, 1, vec![Updated, Deleted]), (4, 3, vec![Replaced])];
     assert_eq!(shown, expected, "a command without effect has no record");
     assert_eq!((page.floor, page.last), (Revision(0), Revision(4)));
     let rest = shard.snapshot().feed(&partition(), Revision(1), 1).expect("read");
