@@ -166,7 +166,10 @@ mod tests {
     #[test]
     fn nobody_enters_a_closed_gated_or_differently_viewed_shard_nor_stays_counted() {
         let admission = open();
-        assert!(matches!(admission.enter(ViewId(2), Point(7)), Err(Error::ViewStale { view: ViewId(3), .. })));
+        assert!(matches!(
+            admission.enter(ViewId(2), Point(7)),
+            Err(Error::ViewStale { view: ViewId(3), .. })
+        ));
         assert!(matches!(admission.enter(ViewId(3), Point(101)), Err(Error::WrongShard { .. })));
         admission.set_gated(true);
         assert!(matches!(admission.enter(ViewId(3), Point(7)), Err(Error::Gated { .. })));

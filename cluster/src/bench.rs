@@ -24,9 +24,9 @@ use model::{
     port::Dispatch,
     read::At,
     row,
-    types::Typmod,
     schema::{Column, Index, IndexPart, IndexState, Kind, Table},
     time::Clock,
+    types::Typmod,
 };
 use tokio::task::JoinSet;
 
@@ -112,7 +112,12 @@ pub fn commits(directory: &Path, clock: Arc<dyn Clock>, settings: &Settings) -> 
         let appends = raw_appends(&mut raw, &*clock, settings.slice).map_err(system("append to a file"))?;
         let commits = runtime.block_on(turn(&router, table, &partitions, &clock, settings))?;
         commits_total += commits * settings.slice.as_secs_f64();
-        turns.push(Report { raw_appends_per_sec: appends, commits_per_sec: commits, ratio: commits / appends, ..Report::default() });
+        turns.push(Report {
+            raw_appends_per_sec: appends,
+            commits_per_sec: commits,
+            ratio: commits / appends,
+            ..Report::default()
+        });
     }
     let syncs = node.stats().log.syncs - before.log.syncs;
     runtime.block_on(node.close())?;
@@ -146,7 +151,8 @@ pub fn gets(directory: &Path, clock: Arc<dyn Clock>, slice: Duration) -> Result<
         let mut reads = 0.0;
         while clock.monotonic() - start < slice {
             for key in &keys {
-                let row = router.get(&partitions[0], table, key, &At::Latest).await.map_err(Error::Refused)?;
+                let row =
+                    router.get(&partitions[0], table, key, &At::Latest).await.map_err(Error::Refused)?;
                 assert!(row.is_some(), "every key was written");
             }
             reads += keys.len() as f64;
@@ -230,8 +236,9 @@ async fn prepare(router: &Arc<Router>, partitions: usize) -> Result<(TableId, Ve
     let (database, schema) = (table.database, table.schema);
     let change = Change { put: vec![Object::Table(table)], ..Change::default() };
     router.change_catalog(change).await.map_err(Error::Refused)?;
-    let partition =
-        |number: usize| PartitionId::new(database, schema, &[Value::Int8(number as i64)]).map_err(Error::Refused);
+    let partition = |number: usize| {
+        PartitionId::new(database, schema, &[Value::Int8(number as i64)]).map_err(Error::Refused)
+    };
     Ok((TableId(first), (0..partitions.max(1)).map(partition).collect::<Result<_>>()?))
 }
 
@@ -288,7 +295,8 @@ pub(crate) fn table(catalog: &Catalog, id: TableId, key: IndexId, name: &str) ->
 
 pub(crate) fn key_of(id: i64) -> model::Result<Bytes> {
     let mut out = Vec::with_capacity(16);
-    key::encode_into(&mut out, &[Value::Int8(id)]).map_err(|error| model::Error::internal(error.to_string()))?;
+    key::encode_into(&mut out, &[Value::Int8(id)])
+        .map_err(|error| model::Error::internal(error.to_string()))?;
     Ok(out.into())
 }
 

@@ -183,11 +183,25 @@ impl Error {
 }
 
 fn log_code(error: &storage::log::Error) -> Code {
+    use storage::log::Error as Log;
     match error {
-        storage::log::Error::StorageFull => Code::DiskFull,
-        storage::log::Error::Closed => Code::AdminShutdown,
-        error if error.is_corruption() => Code::DataCorrupted,
-        _ => Code::IoError,
+        Log::StorageFull => Code::DiskFull,
+        Log::Closed => Code::AdminShutdown,
+        Log::Locked { .. } => Code::LockFileExists,
+        Log::Foreign { .. }
+        | Log::UnknownVersion { .. }
+        | Log::UnknownKind { .. }
+        | Log::InvalidOption { .. } => Code::ConfigFileError,
+        Log::Corrupt { .. } | Log::MissingSegment { .. } | Log::Missing => Code::DataCorrupted,
+        Log::TooLarge { .. } => Code::ProgramLimitExceeded,
+        Log::Io { .. } => Code::IoError,
+        Log::Failed(cause) => log_code(cause),
+        Log::NoGroup(_)
+        | Log::GroupExists(_)
+        | Log::NotContiguous { .. }
+        | Log::OutOfRange { .. }
+        | Log::TooManyGroups
+        | Log::Panicked { .. } => Code::InternalError,
     }
 }
 
@@ -197,5 +211,31 @@ impl From<Error> for model::Error {
             Error::Refused(error) => error,
             error => Self::new(error.code(), error.to_string()).with_source(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_unknown_outcome_says_that_something_may_have_happened() {
+        let shard = ShardId(3);
+        assert_eq!(Error::OutcomeUnknown { shard }.code(), Code::UnknownOutcome);
+        for nothing_happened in
+            [Error::NoLeader { shard }, Error::NotServing { shard }, Error::Gated { shard }]
+        {
+            assert_eq!(nothing_happened.code(), Code::CannotConnectNow);
+        }
+        let full = Error::Log(storage::log::Error::StorageFull);
+        assert_eq!(model::Error::from(full).code(), Code::DiskFull);
+    }
+
+    #[test]
+    fn a_refusal_reaches_the_client_as_it_was_said() {
+        let said = model::Error::new(Code::DuplicateTable, "relation \"t\" already exists")
+            .with_hint("Drop it first.");
+        let heard = model::Error::from(Error::Refused(said));
+        assert_eq!((heard.code(), heard.hint()), (Code::DuplicateTable, Some("Drop it first.")));
     }
 }

@@ -67,7 +67,11 @@ impl Options {
             shards: SHARDS,
             log: storage::log::Options::default(),
             engine: storage::engine::Options::default(),
-            bootstrap: Bootstrap { admin: "admin".to_owned(), password: None, database: "keystead".to_owned() },
+            bootstrap: Bootstrap {
+                admin: "admin".to_owned(),
+                password: None,
+                database: "keystead".to_owned(),
+            },
             apply_threads: 0,
             checkpoint_every: Duration::from_secs(30),
             checkpoint_bytes: 256 << 20,
@@ -94,6 +98,9 @@ impl fmt::Debug for Options {
 
 impl fmt::Debug for Bootstrap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bootstrap").field("admin", &self.admin).field("database", &self.database).finish_non_exhaustive()
+        f.debug_struct("Bootstrap")
+            .field("admin", &self.admin)
+            .field("database", &self.database)
+            .finish_non_exhaustive()
     }
 }

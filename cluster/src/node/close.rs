@@ -173,4 +173,3 @@ async fn wait_until(timer: &Timer, at_most: Duration, done: impl Fn() -> bool) {
         timer.sleep(LOOK_AGAIN).await;
     }
 }
-

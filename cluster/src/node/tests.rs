@@ -171,7 +171,8 @@ impl World {
     }
 
     async fn lock(&self, set: LockSet, thing: Lockable, mode: LockMode, wait: Wait) -> model::Result<Locked> {
-        let request = LockRequest { partition: self.partition.clone(), set, locks: vec![(thing, mode)], wait };
+        let request =
+            LockRequest { partition: self.partition.clone(), set, locks: vec![(thing, mode)], wait };
         self.router.lock(request).await.map(|mut locked| locked.remove(0))
     }
 }
@@ -264,9 +265,7 @@ async fn of_two_inserts_of_one_unique_key_exactly_one_wins() {
         let (one, other) = tokio::join!(one, other);
         let outcomes = [one.unwrap(), other.unwrap()];
         let won = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Applied(_))).count();
-        let lost = |outcome: &&Outcome| {
-            matches!(outcome, Outcome::Rejected(Rejection::UniqueViolation { index: Some(index), .. }) if *index == world.name)
-        };
+        let lost = |outcome: &&Outcome| matches!(outcome, Outcome::Rejected(Rejection::UniqueViolation { index: Some(index), .. }) if *index == world.name);
         assert_eq!((won, outcomes.iter().filter(lost).count()), (1, 1), "{outcomes:?}");
     }
     node.close().await.unwrap();
@@ -438,7 +437,9 @@ async fn an_index_is_built_over_what_is_there_and_refused_over_duplicates() {
     world.put_table(changed).await;
     world.applied(world.insert(100_000, 0, "name 0")).await;
     let mut changed = world.descriptor();
-    changed.indexes.push(Index { id: IndexId(world.name.0 + 1), ..unique_name(world.table, IndexState::Building) });
+    changed
+        .indexes
+        .push(Index { id: IndexId(world.name.0 + 1), ..unique_name(world.table, IndexState::Building) });
     world.put_table(changed).await;
     let refused = world.router.build_index(world.table, IndexId(world.name.0 + 1)).await.unwrap_err();
     assert_eq!(refused.code(), Code::UniqueViolation);
@@ -482,7 +483,9 @@ async fn a_condition_that_does_not_hold_is_a_rejection_and_frees_its_locks() {
     let outcome = world.execute(command).await;
     assert!(matches!(outcome, Outcome::Rejected(Rejection::RowMissing { .. })), "{outcome:?}");
     let stats = node.stats();
-    assert!(stats.shards.iter().all(|shard| shard.locks == crate::LockCounts::default() && shard.inside == 0));
+    assert!(
+        stats.shards.iter().all(|shard| shard.locks == crate::LockCounts::default() && shard.inside == 0)
+    );
     let outcome = world.execute(world.add(9, 1)).await;
     let Outcome::Applied(receipt) = outcome else { panic!("{outcome:?}") };
     assert_eq!(receipt.effects, [Effect::Rows(0)]);

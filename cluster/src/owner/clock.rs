@@ -75,10 +75,7 @@ impl LoggedClock {
 impl State {
     fn at(&self, now: Duration) -> LoggedTime {
         let passed = u64::try_from(now.saturating_sub(self.since).as_micros()).unwrap_or(u64::MAX);
-        LoggedTime {
-            elapsed: self.base.elapsed.saturating_add(passed),
-            wall: later(self.base.wall, passed),
-        }
+        LoggedTime { elapsed: self.base.elapsed.saturating_add(passed), wall: later(self.base.wall, passed) }
     }
 }
 

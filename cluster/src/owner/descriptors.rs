@@ -78,7 +78,8 @@ impl Owner {
         let catalog = descriptors.catalog();
         let mut entry = self.missing(&descriptors, &tables, &sequences);
         entry.dropped_tables = tables.into_iter().filter(|id| catalog.table(*id).is_none()).collect();
-        entry.dropped_sequences = sequences.into_iter().filter(|id| catalog.sequence(*id).is_none()).collect();
+        entry.dropped_sequences =
+            sequences.into_iter().filter(|id| catalog.sequence(*id).is_none()).collect();
         if entry != Entry::default() {
             self.propose(Body::Descriptors(entry)).await?;
         }

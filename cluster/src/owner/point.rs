@@ -60,7 +60,13 @@ impl<V: Clone + Send + 'static> Points<V> {
     }
 
     /// Leases a snapshot.
-    pub(crate) fn lease(&self, epoch: Epoch, now: Duration, revision: Revision, view: V) -> Result<ReadPoint> {
+    pub(crate) fn lease(
+        &self,
+        epoch: Epoch,
+        now: Duration,
+        revision: Revision,
+        view: V,
+    ) -> Result<ReadPoint> {
         if self.open.fetch_add(1, Ordering::AcqRel) >= self.count_max {
             self.open.fetch_sub(1, Ordering::AcqRel);
             return Err(Error::TooMany { what: "read points", max: self.count_max });

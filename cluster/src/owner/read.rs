@@ -80,11 +80,7 @@ impl Owner {
     }
 
     /// Takes locks into a set and reads what lies under them.
-    pub(crate) async fn lock(
-        self: &Arc<Self>,
-        pass: &Pass,
-        request: &LockRequest,
-    ) -> Result<Vec<Locked>> {
+    pub(crate) async fn lock(self: &Arc<Self>, pass: &Pass, request: &LockRequest) -> Result<Vec<Locked>> {
         if request.set.epoch != self.epoch() {
             return Err(Error::LocksLost);
         }

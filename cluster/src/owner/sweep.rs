@@ -37,7 +37,8 @@ impl Owner {
             let last = page.last().filter(|_| page.len() == PAGE_MAX).and_then(|key| Due::parse(key));
             let scanned_upto = last.map_or(now, |last| last.time);
             if !page.is_empty()
-                && let EntryOutcome::Expired(count) = self.propose(Body::Expire { due: page, feed: self.feed }).await?
+                && let EntryOutcome::Expired(count) =
+                    self.propose(Body::Expire { due: page, feed: self.feed }).await?
             {
                 done += count;
             }

@@ -176,7 +176,12 @@ impl Control {
     }
 
     /// Makes the first catalog, unless there is one.
-    pub(crate) async fn bootstrap(&self, admin: String, password: Option<String>, database: String) -> Result<()> {
+    pub(crate) async fn bootstrap(
+        &self,
+        admin: String,
+        password: Option<String>,
+        database: String,
+    ) -> Result<()> {
         self.ask(Body::Bootstrap { admin, password, database }).await.map(drop)
     }
 
@@ -189,7 +194,12 @@ impl Control {
     }
 
     /// Publishes a view, unless its predecessor is no longer the newest.
-    pub(crate) async fn publish_view(&self, id: ViewId, predecessor: Option<ViewId>, view: Bytes) -> Result<()> {
+    pub(crate) async fn publish_view(
+        &self,
+        id: ViewId,
+        predecessor: Option<ViewId>,
+        view: Bytes,
+    ) -> Result<()> {
         self.ask(Body::PutView { id, predecessor, view }).await.map(drop)
     }
 

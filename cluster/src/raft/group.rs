@@ -153,7 +153,11 @@ impl<S: State> Group<S> {
 }
 
 impl<S: State> Consensus for Group<S> {
-    fn propose(&self, entry: Bytes, in_flight: Option<InFlight>) -> BoxFuture<'static, Result<Applied, Refused>> {
+    fn propose(
+        &self,
+        entry: Bytes,
+        in_flight: Option<InFlight>,
+    ) -> BoxFuture<'static, Result<Applied, Refused>> {
         let raft = self.raft.clone();
         Box::pin(async move {
             let (answer, answered) = Answer::channel(in_flight);

@@ -36,7 +36,11 @@ pub(crate) use types::{Applied, InFlight};
 pub(crate) trait Consensus: Send + Sync {
     /// Adds an entry; answers what came of it when it was applied here. `in_flight` is dropped in that moment, or when the
     /// entry is refused, whether or not the answer is still waited for.
-    fn propose(&self, entry: Bytes, in_flight: Option<InFlight>) -> BoxFuture<'static, Result<Applied, Refused>>;
+    fn propose(
+        &self,
+        entry: Bytes,
+        in_flight: Option<InFlight>,
+    ) -> BoxFuture<'static, Result<Applied, Refused>>;
 
     /// An index such that state applied up to it holds whatever was acknowledged before the call.
     fn read_index(&self) -> BoxFuture<'static, Result<LogIndex, Refused>>;

@@ -92,7 +92,10 @@ impl Timer {
     }
 
     /// Runs what may block on a thread for that.
-    pub(crate) fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    pub(crate) fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
         self.handle.spawn_blocking(work)
     }
 

@@ -32,7 +32,12 @@ pub(crate) struct Replica {
 
 impl Replica {
     /// Opens the generation the log says is current.
-    pub(crate) fn open(engine: &Engine, log: &Log, id: ShardId, group: Option<&GroupState>) -> storage::Result<Self> {
+    pub(crate) fn open(
+        engine: &Engine,
+        log: &Log,
+        id: ShardId,
+        group: Option<&GroupState>,
+    ) -> storage::Result<Self> {
         let snapshot = group.and_then(|group| group.snapshot.as_ref());
         let generation = snapshot.map_or(Ok(0), |(_, data)| decode_generation(data))?;
         let shard = Shard::open(engine, id, generation)?;
@@ -86,7 +91,12 @@ fn entry_of(entry: &Committed) -> Entry<'_> {
 }
 
 /// Notes in the log which generation a group's state is now, and waits until that is durable.
-pub(super) fn note_installed(log: &Log, id: ShardId, position: &Position, generation: u64) -> storage::Result<()> {
+pub(super) fn note_installed(
+    log: &Log,
+    id: ShardId,
+    position: &Position,
+    generation: u64,
+) -> storage::Result<()> {
     let (term, index) = position.last.unwrap_or_default();
     let upto = LogId { term, node: 0, index };
     let data = Bytes::copy_from_slice(&generation.to_be_bytes());
@@ -136,8 +146,12 @@ mod tests {
         let identity = Identity { cluster: 1, node: 1, incarnation: 1 };
         let (log, _) = Log::open(directory.path(), Options::default(), identity).unwrap();
         let (sender, made) = std::sync::mpsc::channel();
-        log.create_group(GroupId(1), GroupInit::default(), Box::new(move |result| sender.send(result).unwrap()))
-            .unwrap();
+        log.create_group(
+            GroupId(1),
+            GroupInit::default(),
+            Box::new(move |result| sender.send(result).unwrap()),
+        )
+        .unwrap();
         made.recv().unwrap().unwrap();
 
         let source = Replica::open(&Engine::in_memory(), &log, ShardId(1), None).unwrap();

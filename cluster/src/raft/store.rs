@@ -21,7 +21,9 @@ use openraft::{
 use storage::log::{Callback, Error, GroupId, Log};
 use tokio::sync::oneshot;
 
-use super::types::{Entry, LogId, Types, Vote, decode_payload, decode_vote, encode_payload, encode_vote, log_id};
+use super::types::{
+    Entry, LogId, Types, Vote, decode_payload, decode_vote, encode_payload, encode_vote, log_id,
+};
 
 /// How many bytes of entries are read at once.
 const READ_BYTES_MAX: usize = 4 << 20;
@@ -40,7 +42,8 @@ impl Store {
 
     fn read(&self, from: u64, to: u64) -> io::Result<Vec<Entry>> {
         let first = self.log.state(self.group).map_err(to_io)?.first_index;
-        let entries = self.log.entries_limited(self.group, from.max(first)..to, READ_BYTES_MAX).map_err(to_io)?;
+        let entries =
+            self.log.entries_limited(self.group, from.max(first)..to, READ_BYTES_MAX).map_err(to_io)?;
         entries.into_iter().map(from_log).collect()
     }
 }

@@ -2,7 +2,10 @@
 //!
 //! The state machine here keeps nothing but its position: the suite applies entries with gaps, which a shard refuses.
 
-use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
 
 use openraft::{
     StorageError,

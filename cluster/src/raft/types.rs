@@ -237,7 +237,8 @@ fn take_u64(bytes: &mut Bytes) -> io::Result<u64> {
 }
 
 fn take<const N: usize>(bytes: &mut Bytes) -> io::Result<[u8; N]> {
-    let (head, _) = bytes.split_first_chunk::<N>().ok_or_else(|| damaged("a record is cut short".to_owned()))?;
+    let (head, _) =
+        bytes.split_first_chunk::<N>().ok_or_else(|| damaged("a record is cut short".to_owned()))?;
     let head = *head;
     let _ = bytes.split_to(N);
     Ok(head)

@@ -64,7 +64,8 @@ impl Map {
             _ => return Err(Fault::TooMany(shards)),
         }
         let end = |number: u32| Point((POINTS * u64::from(number) / u64::from(shards) - 1) as u32);
-        let boundaries = (1..=shards).map(|number| Boundary { end: end(number), shard: ShardId(number) }).collect();
+        let boundaries =
+            (1..=shards).map(|number| Boundary { end: end(number), shard: ShardId(number) }).collect();
         Ok(Self { boundaries })
     }
 
@@ -164,7 +165,10 @@ mod tests {
     fn a_ring_without_shards_or_with_gaps_is_refused() {
         assert_eq!(Map::divide(0), Err(Fault::NoShards));
         assert_eq!(Map::divide(SHARDS_MAX + 1), Err(Fault::TooMany(SHARDS_MAX + 1)));
-        let gap = [(ShardId(1), Range::between(Point(0), Point(5))), (ShardId(2), Range::between(Point(6), Point(0)))];
+        let gap = [
+            (ShardId(1), Range::between(Point(0), Point(5))),
+            (ShardId(2), Range::between(Point(6), Point(0))),
+        ];
         assert_eq!(Map::new(gap), Err(Fault::NoPartition));
         let twice = [(ShardId(1), Range::Full), (ShardId(2), Range::Full)];
         assert_eq!(Map::new(twice), Err(Fault::NoPartition));
@@ -173,20 +177,21 @@ mod tests {
     #[test]
     fn a_query_that_ends_in_its_first_shard_still_meets_all_between() {
         let at = |start, end| Range::between(Point(start), Point(end));
-        let map = Map::new([(ShardId(1), at(0, 100)), (ShardId(2), at(100, 200)), (ShardId(3), at(200, 0))]).unwrap();
+        let map = Map::new([(ShardId(1), at(0, 100)), (ShardId(2), at(100, 200)), (ShardId(3), at(200, 0))])
+            .unwrap();
         let mut seen = Vec::new();
         map.visit(at(50, 25), |shard, _| seen.push(shard.0));
         assert_eq!(seen, [1, 2, 3]);
     }
 
     fn maps() -> impl Strategy<Value = Map> {
-        prop::collection::btree_set(prop_oneof![0u32..6, (u32::MAX - 5)..=u32::MAX, any::<u32>()], 1..9).prop_map(
-            |ends| {
+        prop::collection::btree_set(prop_oneof![0u32..6, (u32::MAX - 5)..=u32::MAX, any::<u32>()], 1..9)
+            .prop_map(|ends| {
                 let shards = (1..).map(ShardId);
-                let boundaries = ends.into_iter().zip(shards).map(|(end, shard)| Boundary { end: Point(end), shard });
+                let boundaries =
+                    ends.into_iter().zip(shards).map(|(end, shard)| Boundary { end: Point(end), shard });
                 Map { boundaries: boundaries.collect() }
-            },
-        )
+            })
     }
 
     proptest! {

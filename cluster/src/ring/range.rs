@@ -178,7 +178,8 @@ mod tests {
 
     /// Points that are near each other and near the seam are where mistakes live.
     fn points() -> impl Strategy<Value = Point> {
-        prop_oneof![0u32..4, (u32::MAX - 3)..=u32::MAX, (1u32 << 31) - 2..(1 << 31) + 2, any::<u32>()].prop_map(Point)
+        prop_oneof![0u32..4, (u32::MAX - 3)..=u32::MAX, (1u32 << 31) - 2..(1 << 31) + 2, any::<u32>()]
+            .prop_map(Point)
     }
 
     fn ranges() -> impl Strategy<Value = Range> {

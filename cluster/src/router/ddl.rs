@@ -38,11 +38,7 @@ impl Inner {
     }
 
     /// Brings descriptors to all shards that hold an older one, and waits for them.
-    pub(super) async fn tell_holders(
-        &self,
-        tables: &[TableId],
-        sequences: &[SequenceId],
-    ) -> Result<()> {
+    pub(super) async fn tell_holders(&self, tables: &[TableId], sequences: &[SequenceId]) -> Result<()> {
         if tables.is_empty() && sequences.is_empty() {
             return Ok(());
         }

@@ -51,7 +51,8 @@ impl Inner {
                 Built::Gone => return Err(missing()),
                 Built::Duplicate => {
                     self.settle(table, index, IndexState::Invalid).await?;
-                    let name = descriptor.find_index(index).map(|index| index.name.as_str()).unwrap_or_default();
+                    let name =
+                        descriptor.find_index(index).map(|index| index.name.as_str()).unwrap_or_default();
                     let message = format!("could not create unique index \"{name}\"");
                     let error = model::Error::new(Code::UniqueViolation, message);
                     return Err(Error::Refused(error.with_detail("Two rows have the same key.")));

@@ -323,7 +323,12 @@ impl Dispatch for Router {
         })
     }
 
-    fn command_status(&self, partition: &PartitionId, principal: RoleId, id: CommandId) -> Reply<Option<Outcome>> {
+    fn command_status(
+        &self,
+        partition: &PartitionId,
+        principal: RoleId,
+        id: CommandId,
+    ) -> Reply<Option<Outcome>> {
         self.now(|inner| {
             let (owner, pass) = inner.enter(partition)?;
             let named = owner.snapshot(&pass, &At::Latest)?.receipt(principal, partition, id)?;
@@ -336,7 +341,11 @@ impl Router {
     /// Whether a read by an index can be answered on the spot.
     fn is_ready_for(&self, partition: &PartitionId, table: TableId, index: Option<IndexId>) -> bool {
         index.is_none()
-            || self.inner.load().as_ref().is_some_and(|inner| inner.owner_of(partition).is_ready_for(table, index))
+            || self
+                .inner
+                .load()
+                .as_ref()
+                .is_some_and(|inner| inner.owner_of(partition).is_ready_for(table, index))
     }
 }
 

@@ -210,9 +210,9 @@ impl Locks {
         let mut state = self.state.lock();
         let holder = state.table.begin(true);
         let State { table, events, .. } = &mut *state;
-        let all = wants.iter().all(|(thing, mode)| {
-            table.ask(holder, thing, *mode, Patience::Never, events) == Asked::Granted
-        });
+        let all = wants
+            .iter()
+            .all(|(thing, mode)| table.ask(holder, thing, *mode, Patience::Never, events) == Asked::Granted);
         if !all {
             state.table_end(holder);
             return None;

@@ -129,7 +129,11 @@ impl Table {
         }
         self.next += 1;
         let waiter = Waiter(self.next);
-        if mine.is_some() { entry.queue.push_front(waiter) } else { entry.queue.push_back(waiter) }
+        if mine.is_some() {
+            entry.queue.push_front(waiter)
+        } else {
+            entry.queue.push_back(waiter)
+        }
         self.waiters.insert(waiter, Request { holder, thing: thing.clone(), mode: wanted });
         self.holder_mut(holder).waits.push(waiter);
         self.break_circles(waiter, events)
@@ -288,9 +292,12 @@ impl Table {
         let in_way = |(holder, mode): &(Holder, LockMode)| {
             *holder != request.holder && !mode.is_compatible_with(request.mode)
         };
-        let mut blockers: Vec<_> = thing.granted.iter().filter(|held| in_way(held)).map(|held| held.0).collect();
+        let mut blockers: Vec<_> =
+            thing.granted.iter().filter(|held| in_way(held)).map(|held| held.0).collect();
         let before = thing.queue.iter().take_while(|other| **other != waiter);
-        blockers.extend(before.map(|other| self.waiters[other].holder).filter(|holder| *holder != request.holder));
+        blockers.extend(
+            before.map(|other| self.waiters[other].holder).filter(|holder| *holder != request.holder),
+        );
         blockers
     }
 }
@@ -380,7 +387,8 @@ mod tests {
     #[test]
     fn readers_share_and_writers_wait_in_order() {
         let mut bench = Bench::default();
-        let (a, b, c, d) = (bench.transaction(), bench.transaction(), bench.transaction(), bench.transaction());
+        let (a, b, c, d) =
+            (bench.transaction(), bench.transaction(), bench.transaction(), bench.transaction());
         assert_eq!(bench.ask(a, "x", Share), Asked::Granted);
         assert_eq!(bench.ask(b, "x", Share), Asked::Granted);
         let writer = bench.waits(c, "x", Update);
@@ -498,7 +506,10 @@ mod tests {
             }
             if let Some(first) = thing.queue.front() {
                 let request = &table.waiters[first];
-                assert!(!thing.admits(request.holder, request.mode), "{name:?} could be given to {request:?}");
+                assert!(
+                    !thing.admits(request.holder, request.mode),
+                    "{name:?} could be given to {request:?}"
+                );
             }
             assert!(!thing.granted.is_empty() || !thing.queue.is_empty(), "{name:?} is kept for nobody");
         }
