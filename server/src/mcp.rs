@@ -26,7 +26,11 @@ async fn authenticate(State(callers): State<Callers>, mut request: Request, next
     let token = header.and_then(|value| value.strip_prefix("Bearer "));
     let Some(session) = token.and_then(|token| callers(token)) else {
         let challenge = HeaderValue::from_static("Bearer realm=\"keystead\"");
-        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)], "a bearer token is needed\n")
+        return (
+            StatusCode::UNAUTHORIZED,
+            [(header::WWW_AUTHENTICATE, challenge)],
+            "a bearer token is needed\n",
+        )
             .into_response();
     };
     request.extensions_mut().insert(mcp::Caller(session));

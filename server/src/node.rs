@@ -10,14 +10,7 @@
 //! - Whoever sees the `ready` line can connect to every door.
 //! - The first failed write or sync of the log ends the process with code 74: nothing is acknowledged after it.
 
-use std::{
-    fs, io,
-    net::SocketAddr,
-    os::unix::fs::DirBuilderExt,
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, io, net::SocketAddr, os::unix::fs::DirBuilderExt, path::Path, sync::Arc, time::Duration};
 
 use model::{port::Dispatch, time::Clock};
 use tokio::{net::TcpListener, sync::Semaphore};
@@ -35,8 +28,7 @@ use crate::{
     config::{Config, LogPriority},
     descriptors,
     exit::{Failure, Kind},
-    grpc, http,
-    mcp,
+    grpc, http, mcp,
     metrics::Metrics,
     pg,
     session::{Ending, Registry, handler::Callers},
@@ -119,14 +111,8 @@ impl Server {
         };
         tasks.spawn("sql door", pg::serve(listeners.sql, Arc::new(door)));
         let database = first_database(&dispatch);
-        let callers = Callers::new(
-            secrets,
-            engine,
-            dispatch,
-            metrics.clone(),
-            database,
-            config.sql.operations_max,
-        );
+        let callers =
+            Callers::new(secrets, engine, dispatch, metrics.clone(), database, config.sql.operations_max);
         let callers: grpc::Callers = {
             let callers = Arc::new(callers);
             Arc::new(move |token: &str| callers.find(token))
@@ -215,11 +201,11 @@ async fn closed_door(listener: TcpListener, shutdown: Shutdown) {
 
 fn raise_descriptors(config: &Config) {
     let needed = config.sql.connections_max as u64 + descriptors::RESERVED;
-    if let Some(limit) = descriptors::raise() {
-        if limit < needed {
-            let connections_max = config.sql.connections_max;
-            tracing::warn!(limit, connections_max, "too few file descriptors for all connections");
-        }
+    if let Some(limit) = descriptors::raise()
+        && limit < needed
+    {
+        let connections_max = config.sql.connections_max;
+        tracing::warn!(limit, connections_max, "too few file descriptors for all connections");
     }
 }
 
@@ -280,7 +266,11 @@ fn node_options(
 /// The database that doors without a name of their own speak to: the oldest.
 fn first_database(dispatch: &Arc<dyn Dispatch>) -> String {
     let catalog = dispatch.catalog();
-    catalog.databases().min_by_key(|database| database.id).map(|database| database.name.clone()).unwrap_or_default()
+    catalog
+        .databases()
+        .min_by_key(|database| database.id)
+        .map(|database| database.name.clone())
+        .unwrap_or_default()
 }
 
 /// Agents reach this server under the addresses it listens on.

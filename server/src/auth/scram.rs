@@ -53,7 +53,12 @@ impl Verifier {
     fn with_salt(password: &str, salt: Vec<u8>, iterations: u32) -> Self {
         let salted = salted_password(password, &salt, iterations);
         let client_key = sign(&salted, &[b"Client Key"]);
-        Self { salt, iterations, stored_key: sha256(&client_key), server_key: sign(&salted, &[b"Server Key"]) }
+        Self {
+            salt,
+            iterations,
+            stored_key: sha256(&client_key),
+            server_key: sign(&salted, &[b"Server Key"]),
+        }
     }
 
     /// A verifier that no password has, always the same for one name.
@@ -142,7 +147,12 @@ impl Server {
         self.challenge_with(mechanism, client_first, &BASE64.encode(nonce))
     }
 
-    fn challenge_with(self, mechanism: &str, client_first: &str, nonce: &str) -> Result<(Challenged, String)> {
+    fn challenge_with(
+        self,
+        mechanism: &str,
+        client_first: &str,
+        nonce: &str,
+    ) -> Result<(Challenged, String)> {
         let is_plus = match mechanism {
             MECHANISM => false,
             MECHANISM_PLUS if self.binding.is_some() => true,
@@ -164,7 +174,9 @@ impl Server {
                      does support channel binding.",
                 ));
             }
-            (true, _) if flag.starts_with("p=") => return Err(malformed("unsupported SCRAM channel-binding type")),
+            (true, _) if flag.starts_with("p=") => {
+                return Err(malformed("unsupported SCRAM channel-binding type"));
+            }
             _ => return Err(malformed("malformed SCRAM message")),
         }
         // The user is the one of the startup packet, as in PostgreSQL; an authorization identity is not supported.
@@ -214,13 +226,8 @@ impl Challenged {
         }
         let proof = BASE64.decode(proof).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
         let proof = proof.ok_or_else(|| malformed("malformed SCRAM message"))?;
-        let conversation = [
-            self.first_bare.as_bytes(),
-            b",",
-            self.server_first.as_bytes(),
-            b",",
-            without_proof.as_bytes(),
-        ];
+        let conversation =
+            [self.first_bare.as_bytes(), b",", self.server_first.as_bytes(), b",", without_proof.as_bytes()];
         let signature = sign(&self.verifier.stored_key, &conversation);
         let client_key = xor(&proof, &signature);
         let holds: bool = sha256(&client_key).ct_eq(&self.verifier.stored_key).into();
@@ -351,7 +358,8 @@ mod tests {
         );
         let (answered, client_final) = client.answer(&server_first).expect("well formed");
         assert!(client_final.ends_with(",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="), "{client_final}");
-        let server_final = challenged.prove(&client_final).expect("well formed").expect("the password is right");
+        let server_final =
+            challenged.prove(&client_final).expect("well formed").expect("the password is right");
         assert_eq!(server_final, "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=");
         assert!(answered.accepts(&server_final));
     }
@@ -403,7 +411,9 @@ mod tests {
 
     #[test]
     fn malformed_messages_are_refused_not_panicked_on() {
-        for first in ["", "n", "n,,", "n,,n=u", "n,,n=u,r=", "n,a=x,n=u,r=a", "p=tls-unique,,n=,r=a", "n,,m=x,n=,r=a"] {
+        for first in
+            ["", "n", "n,,", "n,,n=u", "n,,n=u,r=", "n,a=x,n=u,r=a", "p=tls-unique,,n=,r=a", "n,,m=x,n=,r=a"]
+        {
             let server = Server::new("u", Some(verifier()), b"pepper", None);
             assert!(server.challenge(MECHANISM, first).is_err(), "{first}");
         }

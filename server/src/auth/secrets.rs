@@ -85,18 +85,23 @@ impl Secrets {
             pepper: BASE64.encode(&pepper),
             tokens: vec![StoredToken { user: admin.user.clone(), hash: BASE64.encode(hash) }],
         };
-        let bytes = serde_json::to_vec_pretty(&stored).map_err(|error| unreadable(data).with_source(error))?;
-        write_private(&data.join("secrets.json"), &bytes)
-            .map_err(|error| Error::new(Code::IoError, "secrets.json cannot be written").with_source(error))?;
+        let bytes =
+            serde_json::to_vec_pretty(&stored).map_err(|error| unreadable(data).with_source(error))?;
+        write_private(&data.join("secrets.json"), &bytes).map_err(|error| {
+            Error::new(Code::IoError, "secrets.json cannot be written").with_source(error)
+        })?;
         Ok(Self { pepper, tokens: vec![(admin.user.clone(), hash)] })
     }
 
     /// Reads `DIR/secrets.json`. Without it the server does not start: it would accept nobody's token.
     pub fn open(data: &Path) -> Result<Self> {
-        let bytes = fs::read(data.join("secrets.json")).map_err(|error| unreadable(data).with_source(error))?;
-        let stored: Stored = serde_json::from_slice(&bytes).map_err(|error| unreadable(data).with_source(error))?;
+        let bytes =
+            fs::read(data.join("secrets.json")).map_err(|error| unreadable(data).with_source(error))?;
+        let stored: Stored =
+            serde_json::from_slice(&bytes).map_err(|error| unreadable(data).with_source(error))?;
         let decode = |text: &str| BASE64.decode(text).ok();
-        let pepper = decode(&stored.pepper).filter(|pepper| pepper.len() == 32).ok_or_else(|| unreadable(data))?;
+        let pepper =
+            decode(&stored.pepper).filter(|pepper| pepper.len() == 32).ok_or_else(|| unreadable(data))?;
         let mut tokens = Vec::new();
         for token in stored.tokens {
             let hash = decode(&token.hash).and_then(|hash| hash.try_into().ok());

@@ -51,11 +51,7 @@ const CLOCK_SECS_MIN: i64 = 1_735_689_600;
 pub(super) fn run(options: &Options) -> Result<(), Failure> {
     let clock = SystemClock::new();
     let data = &options.data;
-    let mut findings = vec![
-        descriptors(),
-        memory(),
-        wall_clock(&clock),
-    ];
+    let mut findings = vec![descriptors(), memory(), wall_clock(&clock)];
     findings.extend(directory(data));
     findings.push(free_space(data));
     findings.push(sync_speed(data, &clock));
@@ -130,17 +126,18 @@ fn directory(data: &Path) -> Vec<Finding> {
     }
     let mut findings = vec![Finding::Fine(format!("{shown}: a directory"))];
     if metadata.permissions().readonly() {
-        findings.push(Finding::Wrong(format!("{shown} is read-only"), "Mount or chmod it writable.".to_owned()));
+        findings
+            .push(Finding::Wrong(format!("{shown} is read-only"), "Mount or chmod it writable.".to_owned()));
     }
     for name in ["admin.json", "secrets.json"] {
         let path = data.join(name);
-        if let Ok(metadata) = fs::metadata(&path) {
-            if metadata.permissions().mode() & 0o077 != 0 {
-                findings.push(Finding::Wrong(
-                    format!("{} can be read by others", path.display()),
-                    "Run chmod 600 on it and change the password.".to_owned(),
-                ));
-            }
+        if let Ok(metadata) = fs::metadata(&path)
+            && metadata.permissions().mode() & 0o077 != 0
+        {
+            findings.push(Finding::Wrong(
+                format!("{} can be read by others", path.display()),
+                "Run chmod 600 on it and change the password.".to_owned(),
+            ));
         }
     }
     findings
@@ -215,7 +212,9 @@ fn server(data: &Path) -> Vec<Finding> {
         )];
     }
     match running.sql.parse().map(|address| TcpStream::connect_timeout(&address, Duration::from_secs(2))) {
-        Ok(Ok(_)) => vec![Finding::Fine(format!("server: process {} serves at {}", running.pid, running.sql))],
+        Ok(Ok(_)) => {
+            vec![Finding::Fine(format!("server: process {} serves at {}", running.pid, running.sql))]
+        }
         Ok(Err(error)) => vec![Finding::Wrong(
             format!("server: process {} does not answer at {}: {error}", running.pid, running.sql),
             "Look at its log; if it hangs, stop it with SIGTERM and start it again.".to_owned(),

@@ -45,7 +45,10 @@ pub(super) fn run(options: &Options) -> Result<(), Failure> {
     for (name, query) in [
         ("version", "select version()"),
         ("sessions", "select count(*) from pg_catalog.pg_stat_activity"),
-        ("tables", "select count(*) from pg_catalog.pg_class where relkind = 'r' and relnamespace <> 'pg_catalog'::regnamespace"),
+        (
+            "tables",
+            "select count(*) from pg_catalog.pg_class where relkind = 'r' and relnamespace <> 'pg_catalog'::regnamespace",
+        ),
     ] {
         let rows = client.rows(query);
         let shown = match rows {

@@ -122,7 +122,8 @@ fn key_of_environment(name: &str) -> Option<String> {
         return Some(rest);
     }
     let (section, key) = rest.split_once('_')?;
-    let is_section = KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(group, _)| group == section));
+    let is_section =
+        KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(group, _)| group == section));
     is_section.then(|| format!("{section}.{key}"))
 }
 
@@ -210,8 +211,9 @@ mod tests {
 
     #[test]
     fn what_is_printed_can_be_read_again() {
-        let (config, origins) = load(&sources("[memory]\nlimit = \"1GiB\"\n[tls]\ncert=\"a\"\nkey=\"b\"", &[], &[]))
-            .expect("known keys");
+        let (config, origins) =
+            load(&sources("[memory]\nlimit = \"1GiB\"\n[tls]\ncert=\"a\"\nkey=\"b\"", &[], &[]))
+                .expect("known keys");
         let printed = print(&config, &origins);
         let (again, _) = load(&sources(&printed, &[], &[])).expect("our own text");
         assert_eq!(again, config);

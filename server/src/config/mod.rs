@@ -152,7 +152,7 @@ impl Default for Config {
             peer_listen: loopback(7470),
             tls: Tls::default(),
             log: Log {
-                filter: "info".to_owned(),
+                filter: "info,openraft=warn".to_owned(),
                 format: LogFormat::Auto,
                 slow_statement: Some(Duration::from_secs(1)),
             },

@@ -13,7 +13,8 @@ const SIZES: &[(&str, u64)] = &[
     ("B", 1),
 ];
 
-const TIMES: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+const TIMES: &[(&str, u64)] =
+    &[("ms", 1), ("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 /// Reads `64MiB`; a number alone is bytes.
 pub(super) fn read_size(text: &str) -> Result<u64, String> {

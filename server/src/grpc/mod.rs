@@ -7,6 +7,7 @@
 //!
 //! Not here: who a token belongs to (`auth`), what a session does.
 
+mod accept;
 pub mod status;
 
 use std::{pin::Pin, sync::Arc};
@@ -25,6 +26,8 @@ use sdk::{
     },
 };
 use tonic::{Request, Response, Status};
+
+pub use accept::serve;
 
 use self::status::refuse;
 

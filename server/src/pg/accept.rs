@@ -112,7 +112,11 @@ async fn connection(socket: TcpStream, client: SocketAddr, door: Arc<Door>) {
 }
 
 /// From socket to session; none if the client wanted no session or got none.
-async fn start(socket: TcpStream, client: SocketAddr, door: &Arc<Door>) -> io::Result<Option<Box<Connection>>> {
+async fn start(
+    socket: TcpStream,
+    client: SocketAddr,
+    door: &Arc<Door>,
+) -> io::Result<Option<Box<Connection>>> {
     let (mut link, startup) = match greet(socket, door.tls.as_ref(), door.metrics.clone()).await? {
         Ok(Greeted::Session(link, startup)) => (link, startup),
         Ok(Greeted::Cancel { process_id, secret }) => {
@@ -212,7 +216,11 @@ async fn open(
 }
 
 /// Says why not, and closes.
-async fn refuse(mut link: Box<Link>, client: SocketAddr, error: &Error) -> io::Result<Option<Box<Connection>>> {
+async fn refuse(
+    mut link: Box<Link>,
+    client: SocketAddr,
+    error: &Error,
+) -> io::Result<Option<Box<Connection>>> {
     log_refusal(client, error);
     debug_assert!(severity(error.code()) != Severity::Notice, "a refusal is an error");
     put_error(&mut link.output, Severity::Fatal, error);

@@ -90,16 +90,17 @@ pub(super) struct Operation<'a> {
 
 impl<'a> Operation<'a> {
     /// Begins.
-    pub(super) fn begin(
-        entry: &'a Entry,
-        metrics: &'a Metrics,
-        cancel: CancelHandle,
-        limit: Option<Duration>,
-    ) -> Self {
+    pub(super) fn begin(entry: &'a Entry, metrics: &'a Metrics, cancel: CancelHandle) -> Self {
         entry.begin();
         metrics.operations.add(1);
-        let limit = limit.map(|limit| Box::pin(tokio::time::sleep(limit)));
-        Self { entry, metrics, cancel, limit, stop: None }
+        Self { entry, metrics, cancel, limit: None, stop: None }
+    }
+
+    /// From now on, waiting for the client counts; the first limit stays.
+    pub(super) fn limit_waits(&mut self, limit: Option<Duration>) {
+        if let (Some(limit), None) = (limit, &self.limit) {
+            self.limit = Some(Box::pin(tokio::time::sleep(limit)));
+        }
     }
 
     /// Runs a step of it.
@@ -108,6 +109,12 @@ impl<'a> Operation<'a> {
         link: &mut Link,
         step: impl Future<Output = Result<T>>,
     ) -> Result<Result<T>, End> {
+        if self.entry.is_cancelled() {
+            self.stop.get_or_insert(Stop::Request);
+        }
+        if let Some(error) = self.stopped() {
+            return Ok(Err(error));
+        }
         let step = AssertUnwindSafe(step).catch_unwind();
         tokio::pin!(step);
         if let Poll::Ready(done) = futures::poll!(step.as_mut()) {

@@ -50,7 +50,15 @@ enum Waited {
 impl Connection {
     /// A connection at its beginning.
     pub(super) fn new(link: Link, session: Session, membership: Membership, door: Arc<Door>) -> Self {
-        Self { link, session, membership, door, is_skipping: false, text: String::new(), texts: Texts::default() }
+        Self {
+            link,
+            session,
+            membership,
+            door,
+            is_skipping: false,
+            text: String::new(),
+            texts: Texts::default(),
+        }
     }
 
     /// The answer to a login: what the client needs to know.
@@ -122,7 +130,7 @@ impl Connection {
             b'Q' => Box::pin(self.simple(frame)).await,
             b'P' => Box::pin(self.parse(frame)).await,
             b'D' => Box::pin(self.describe(frame)).await,
-            b'C' => self.close(frame),
+            b'C' => Box::pin(self.close(frame)).await,
             b'H' => {
                 self.link.input.consume(frame);
                 self.link.flush().await.map_err(End::Gone)
@@ -160,7 +168,9 @@ impl Connection {
         let entry = self.membership.entry();
         loop {
             match (entry.ending(), status) {
-                (Ending::Stop, _) | (Ending::Drain, Status::Idle) => return Waited::End(End::Fatal(shutting_down())),
+                (Ending::Stop, _) | (Ending::Drain, Status::Idle) => {
+                    return Waited::End(End::Fatal(shutting_down()));
+                }
                 (Ending::Drain | Ending::None, _) => {}
             }
             let read = async {
@@ -186,13 +196,8 @@ impl Connection {
     pub(super) async fn sync(&mut self) -> Result<(), End> {
         self.is_skipping = false;
         let synced = {
-            let limit = self.session.statement_timeout();
-            let mut operation = Operation::begin(
-                self.membership.entry(),
-                &self.door.metrics,
-                self.session.cancel_handle(),
-                limit,
-            );
+            let mut operation =
+                Operation::begin(self.membership.entry(), &self.door.metrics, self.session.cancel_handle());
             operation.run(&mut self.link, self.session.sync()).await?
         };
         if let Err(error) = synced {
@@ -235,7 +240,12 @@ impl Connection {
         if matches!(error.code(), Code::InternalError | Code::DataCorrupted | Code::IndexCorrupted) {
             // The message of such an error is ours and holds no payload; its source is for the log only.
             let source = std::error::Error::source(error).map(ToString::to_string);
-            warn!(code = error.code().sqlstate(), message = error.message(), source, "statement failed by our fault");
+            warn!(
+                code = error.code().sqlstate(),
+                message = error.message(),
+                source,
+                "statement failed by our fault"
+            );
         }
         self.put_notices();
         put_error(&mut self.link.output, Severity::Error, error);

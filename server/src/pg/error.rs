@@ -32,18 +32,14 @@ impl Severity {
     }
 }
 
-/// The severity of a code when a statement ends with it, or (for the warnings) goes on. `tests/golden` lists them all.
+/// The severity of a code in a session; what is refused before there is one is always FATAL. `tests/golden` lists them all.
 pub(super) fn severity(code: Code) -> Severity {
     let is_fatal = matches!(
         code,
         Code::AdminShutdown
             | Code::CrashShutdown
-            | Code::CannotConnectNow
             | Code::IdleSessionTimeout
             | Code::IdleInTransactionSessionTimeout
-            | Code::TooManyConnections
-            | Code::InvalidPassword
-            | Code::InvalidAuthorizationSpecification
     );
     match code.sqlstate() {
         _ if is_fatal => Severity::Fatal,
@@ -126,9 +122,6 @@ mod tests {
         let mut output = Output::default();
         put_error(&mut output, Severity::Error, &error);
         let body = String::from_utf8_lossy(&output.bytes()[5..]).replace('\0', "|");
-        assert_eq!(
-            body,
-            "SERROR|VERROR|C23505|Mduplicate \\0 key|DD.|HH.|P7|WW|ss|tt|cc|nn||"
-        );
+        assert_eq!(body, "SERROR|VERROR|C23505|Mduplicate \\0 key|DD.|HH.|P7|WW|ss|tt|cc|nn||");
     }
 }

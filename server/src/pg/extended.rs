@@ -15,7 +15,7 @@ use super::{
     connection::Connection,
     copy, encode,
     frame::{Fields, Frame},
-    rows,
+    rows::{self, FEW_ROWS},
 };
 
 /// Texts of prepared statements, for the slow-statement log: names of statements and portals.
@@ -78,11 +78,10 @@ impl Connection {
         self.link.input.consume(frame);
         let parse = match read {
             Ok(parse) => parse,
-            Err(error) => return self.skip(&error),
+            Err(error) => return self.skip(&error).await,
         };
         let Self { link, session, membership, door, .. } = self;
-        let limit = session.statement_timeout();
-        let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle(), limit);
+        let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
         let parsed = operation.run(link, session.parse(&parse.name, &parse.text, &parse.types)).await?;
         drop(operation);
         match parsed {
@@ -91,7 +90,7 @@ impl Connection {
                 self.link.output.parse_complete();
                 Ok(())
             }
-            Err(error) => self.skip(&error),
+            Err(error) => self.skip(&error).await,
         }
     }
 
@@ -101,12 +100,11 @@ impl Connection {
         self.link.input.consume(frame);
         let Bind { portal, statement, parameters, formats } = match read {
             Ok(bind) => bind,
-            Err(error) => return self.skip(&error),
+            Err(error) => return self.skip(&error).await,
         };
         let Self { link, session, membership, door, .. } = self;
-        let limit = session.statement_timeout();
-        let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle(), limit);
-        let bound = operation.run(link, session.bind(&portal, &statement, parameters, &formats)).await?;
+        let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
+        let bound = operation.run(link, session.bind(&portal, &statement, parameters, formats)).await?;
         drop(operation);
         match bound {
             Ok(()) => {
@@ -116,7 +114,7 @@ impl Connection {
                 self.link.output.bind_complete();
                 Ok(())
             }
-            Err(error) => self.skip(&error),
+            Err(error) => self.skip(&error).await,
         }
     }
 
@@ -126,20 +124,21 @@ impl Connection {
         self.link.input.consume(frame);
         let Named { is_portal, name } = match read {
             Ok(named) => named,
-            Err(error) => return self.skip(&error),
+            Err(error) => return self.skip(&error).await,
         };
+        let Self { link, session, membership, door, .. } = self;
+        let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
         if is_portal {
-            return match self.session.describe_portal(&name) {
+            let described = operation.run(link, session.describe_portal(&name)).await?;
+            drop(operation);
+            return match described {
                 Ok(description) => {
                     put_portal(&mut self.link.output, &description);
                     Ok(())
                 }
-                Err(error) => self.skip(&error),
+                Err(error) => self.skip(&error).await,
             };
         }
-        let Self { link, session, membership, door, .. } = self;
-        let limit = session.statement_timeout();
-        let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle(), limit);
         let described = operation.run(link, session.describe_statement(&name)).await?;
         drop(operation);
         match described {
@@ -152,12 +151,12 @@ impl Connection {
                 }
                 Ok(())
             }
-            Err(error) => self.skip(&error),
+            Err(error) => self.skip(&error).await,
         }
     }
 
     /// Answers a Close message. What is not there is closed already.
-    pub(super) fn close(&mut self, frame: Frame) -> Result<(), End> {
+    pub(super) async fn close(&mut self, frame: Frame) -> Result<(), End> {
         let read = read_named(self.link.input.fields(frame));
         self.link.input.consume(frame);
         match read {
@@ -166,7 +165,7 @@ impl Connection {
                 self.texts.closed(&name);
                 self.session.close_statement(&name);
             }
-            Err(error) => return self.skip(&error),
+            Err(error) => return self.skip(&error).await,
         }
         self.link.output.close_complete();
         Ok(())
@@ -178,7 +177,7 @@ impl Connection {
         self.link.input.consume(frame);
         let (portal, rows_max) = match read {
             Ok(execute) => execute,
-            Err(error) => return self.skip(&error),
+            Err(error) => return self.skip(&error).await,
         };
         let started = self.door.clock.monotonic();
         let ran = self.run_portal(&portal, rows_max).await?;
@@ -188,7 +187,7 @@ impl Connection {
                 self.door.metrics.statements_done.increment();
                 Ok(())
             }
-            Err(error) => self.skip(&error),
+            Err(error) => self.skip(&error).await,
         }
     }
 
@@ -197,30 +196,29 @@ impl Connection {
         let is_last = self.link.input.unread().first() == Some(&b'S');
         self.session.set_more_follows(!is_last);
         let Self { link, session, membership, door, .. } = self;
-        let limit = session.statement_timeout();
-        let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle(), limit);
+        let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
+        let description = match operation.run(link, session.describe_portal(portal)).await? {
+            Ok(description) => description,
+            Err(error) => return Ok(Err(error)),
+        };
         let mut step = match operation.run(link, session.execute(portal, rows_max)).await? {
             Ok(step) => step,
             Err(error) => return Ok(Err(error)),
         };
-        let mut shape: Option<(PortalDescription, value::Context)> = None;
+        let mut context: Option<value::Context> = None;
         let mut is_copying = false;
         loop {
             match step {
                 Executed::Rows(page) => {
-                    if shape.is_none() {
-                        let description = match session.describe_portal(portal) {
-                            Ok(description) => description,
-                            Err(error) => return Ok(Err(error)),
-                        };
-                        shape = Some((description, session.text_context()));
+                    if page.len() > FEW_ROWS {
+                        operation.limit_waits(session.statement_timeout());
                     }
-                    if let Some((description, context)) = &shape {
-                        let columns = description.columns.as_deref().unwrap_or_default();
-                        let shape = rows::Shape { columns, formats: &description.formats, context };
-                        if let Err(error) = rows::send(&page, &shape, link, &mut operation).await? {
-                            return Ok(Err(error));
-                        }
+                    let columns = description.columns.as_deref().unwrap_or_default();
+                    let context = context
+                        .get_or_insert_with(|| rows::context_of(columns, &description.formats, session));
+                    let shape = rows::Shape { columns, formats: &description.formats, context };
+                    if let Err(error) = rows::send(&page, &shape, link, &mut operation).await? {
+                        return Ok(Err(error));
                     }
                 }
                 Executed::Suspended => {
@@ -241,6 +239,7 @@ impl Connection {
                     return Ok(Ok(()));
                 }
                 Executed::CopyIn(format) => {
+                    operation.limit_waits(session.statement_timeout());
                     let bytes_max = door.config.frame_bytes_max;
                     let received = copy::receive(link, session, format, &mut operation, bytes_max).await?;
                     drop(operation);
@@ -250,6 +249,7 @@ impl Connection {
                     }));
                 }
                 Executed::CopyOut(format) => {
+                    operation.limit_waits(session.statement_timeout());
                     is_copying = true;
                     link.output.copy_begin(b'H', copy::wire_format(format), format.columns);
                 }
@@ -267,7 +267,8 @@ impl Connection {
     }
 
     /// Answers an error, and skips to Sync.
-    fn skip(&mut self, error: &Error) -> Result<(), End> {
+    async fn skip(&mut self, error: &Error) -> Result<(), End> {
+        self.session.note_failure().await;
         self.is_skipping = true;
         self.fail(error)
     }

@@ -312,7 +312,10 @@ mod tests {
         assert!(Fields::of(&[0xff, 0xff, 0xff, 0xfe]).value().is_err());
         assert!(Fields::of(&[0x7f, 0xff, 0xff, 0xff]).value().is_err());
         assert!(Fields::of(b"no end").text().is_err());
-        assert_eq!(Fields::of(b"\xff\0").text().expect_err("not UTF-8").code(), Code::CharacterNotInRepertoire);
+        assert_eq!(
+            Fields::of(b"\xff\0").text().expect_err("not UTF-8").code(),
+            Code::CharacterNotInRepertoire
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use model::{Error, Result, types::Type, value, value::Value};
 use sql::{
     batch::Batch,
-    session::{Column, Format, Page},
+    session::{Column, Format, Page, Session},
 };
 
 use super::{
@@ -17,6 +17,9 @@ use super::{
 /// A buffer of this size is sent before more is written.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
+/// So many rows are expected to fit the buffer: sending them waits for nobody.
+pub(super) const FEW_ROWS: usize = 64;
+
 /// What a row's values look like on the wire.
 pub(super) struct Shape<'a> {
     /// The columns.
@@ -25,6 +28,17 @@ pub(super) struct Shape<'a> {
     pub(super) formats: &'a [Format],
     /// The settings that texts depend on.
     pub(super) context: &'a value::Context,
+}
+
+/// The settings that the texts of these columns depend on; a plain default where they depend on none, because reading a
+/// session's settings costs more than a small row.
+pub(super) fn context_of(columns: &[Column], formats: &[Format], session: &Session) -> value::Context {
+    let depends = |of: Type| matches!(of, Type::Timestamptz | Type::Bytea | Type::Record | Type::Array(_));
+    let mut texts = columns.iter().zip(formats).filter(|(_, format)| **format == Format::Text);
+    if texts.any(|(column, _)| depends(column.data_type)) {
+        return session.text_context();
+    }
+    value::Context::default()
 }
 
 /// Writes a page, sending as it grows. The inner error is the statement's.

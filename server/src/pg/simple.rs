@@ -1,6 +1,6 @@
 //! The simple protocol: a text of statements, all in one implicit transaction, one ReadyForQuery at the end.
 
-use model::{Error, Result, value};
+use model::{Error, Result};
 use sql::session::{Executed, SimpleStatement};
 
 use super::{
@@ -8,7 +8,7 @@ use super::{
     connection::Connection,
     copy, encode,
     frame::Frame,
-    rows,
+    rows::{self, FEW_ROWS},
 };
 
 impl Connection {
@@ -29,13 +29,19 @@ impl Connection {
             self.text = text;
         }
         if let Err(error) = ran? {
+            self.session.note_failure().await;
             self.fail(&error)?;
         }
         self.sync().await
     }
 
     async fn statements(&mut self, text: &str) -> Result<Result<()>, End> {
-        let statements = match self.session.split(text) {
+        let split = {
+            let Self { link, session, membership, door, .. } = &mut *self;
+            let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
+            operation.run(link, session.split(text)).await?
+        };
+        let statements = match split {
             Ok(statements) => statements,
             Err(error) => return Ok(Err(error)),
         };
@@ -55,8 +61,7 @@ impl Connection {
 
     async fn statement(&mut self, statement: &SimpleStatement) -> Result<Result<()>, End> {
         let Self { link, session, membership, door, .. } = self;
-        let limit = session.statement_timeout();
-        let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle(), limit);
+        let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
         let description = match operation.run(link, session.begin_simple(statement)).await? {
             Ok(description) => description,
             Err(error) => return Ok(Err(error)),
@@ -64,7 +69,8 @@ impl Connection {
         if let Some(columns) = &description.columns {
             link.output.columns(columns, |_| encode::Format::Text);
         }
-        let context: value::Context = session.text_context();
+        let columns = description.columns.as_deref().unwrap_or_default();
+        let context = rows::context_of(columns, &description.formats, session);
         let mut is_copying = false;
         loop {
             let step = match operation.run(link, session.resume_simple()).await? {
@@ -73,7 +79,9 @@ impl Connection {
             };
             match step {
                 Executed::Rows(page) => {
-                    let columns = description.columns.as_deref().unwrap_or_default();
+                    if page.len() > FEW_ROWS {
+                        operation.limit_waits(session.statement_timeout());
+                    }
                     let shape = rows::Shape { columns, formats: &description.formats, context: &context };
                     if let Err(error) = rows::send(&page, &shape, link, &mut operation).await? {
                         return Ok(Err(error));
@@ -94,8 +102,15 @@ impl Connection {
                     return Ok(Ok(()));
                 }
                 Executed::CopyIn(format) => {
-                    return match copy::receive(link, session, format, &mut operation, door.config.frame_bytes_max)
-                        .await?
+                    operation.limit_waits(session.statement_timeout());
+                    return match copy::receive(
+                        link,
+                        session,
+                        format,
+                        &mut operation,
+                        door.config.frame_bytes_max,
+                    )
+                    .await?
                     {
                         Ok(tag) => {
                             drop(operation);
@@ -107,6 +122,7 @@ impl Connection {
                     };
                 }
                 Executed::CopyOut(format) => {
+                    operation.limit_waits(session.statement_timeout());
                     is_copying = true;
                     link.output.copy_begin(b'H', copy::wire_format(format), format.columns);
                 }

@@ -166,10 +166,7 @@ fn parse(body: &[u8]) -> Result<Startup> {
     }
     let mut startup = Startup { is_later: minor > 0, ..Startup::default() };
     let malformed = || {
-        Error::new(
-            Code::ProtocolViolation,
-            "invalid startup packet layout: expected terminator as last byte",
-        )
+        Error::new(Code::ProtocolViolation, "invalid startup packet layout: expected terminator as last byte")
     };
     loop {
         let name = fields.text().map_err(|_| malformed())?;
@@ -363,7 +360,10 @@ mod tests {
 
     #[test]
     fn a_startup_packet_names_user_database_and_settings() {
-        let body = packet(PROTOCOL_3_0, &[("user", "u"), ("application_name", "psql"), ("options", "-c a=b --c-d=e\\ f")]);
+        let body = packet(
+            PROTOCOL_3_0,
+            &[("user", "u"), ("application_name", "psql"), ("options", "-c a=b --c-d=e\\ f")],
+        );
         let startup = parse(&body).expect("well formed");
         assert_eq!((startup.user.as_str(), startup.database.as_str()), ("u", "u"));
         let settings: Vec<_> = startup.settings.iter().map(|(n, v)| format!("{n}={v}")).collect();

@@ -116,8 +116,11 @@ impl Caller {
         match tokio::time::timeout(PLACE_WAIT, self.places.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Place { _permit: permit, _held: self.metrics.operations.hold() }),
             Ok(Err(_)) => Err(Error::new(Code::CannotConnectNow, "the server is shutting down")),
-            Err(_) => Err(Error::new(Code::ConfigurationLimitExceeded, "too many operations of this caller at once")
-                .with_hint("Wait for one of them to end.")),
+            Err(_) => Err(Error::new(
+                Code::ConfigurationLimitExceeded,
+                "too many operations of this caller at once",
+            )
+            .with_hint("Wait for one of them to end.")),
         }
     }
 
@@ -166,7 +169,7 @@ impl Caller {
             answers.push(collect(&mut session, query).await?);
         }
         run(&mut session, "COMMIT").await?;
-            Ok(Response::Batch(answers))
+        Ok(Response::Batch(answers))
     }
 
     /// Named commands of these doors are kept in the default partition of `public`.
@@ -183,7 +186,7 @@ impl Caller {
 
 /// Runs a statement without parameters to its end.
 async fn run(session: &mut Session, text: &str) -> Result<()> {
-    for statement in session.split(text)? {
+    for statement in session.split(text).await? {
         session.begin_simple(&statement).await?;
         while let Executed::Rows(_) | Executed::CopyData(_) = session.resume_simple().await? {}
     }
@@ -216,25 +219,30 @@ async fn bind(session: &mut Session, query: &Query) -> Result<()> {
         parameters.values.push(value);
     }
     session.parse("", &query.text, &types).await?;
-    session.bind("", "", parameters, &[Format::Binary]).await
+    session.bind("", "", parameters, vec![Format::Binary]).await
 }
 
 /// Begins a statement: its rows are pulled by whoever asked, all else is run to its end.
 async fn start(mut session: Session, query: &Query, place: Place) -> Result<Response> {
     bind(&mut session, query).await?;
-    let columns = session.describe_portal("")?.columns;
+    let columns = session.describe_portal("").await?.columns;
     let first = session.execute("", 0).await?;
     match columns {
         Some(columns) => {
-            let mut source =
-                Pulled { session, place: Some(place), ready: Vec::new().into_iter(), tag: String::new(), is_done: false };
+            let mut source = Pulled {
+                session,
+                place: Some(place),
+                ready: Vec::new().into_iter(),
+                tag: String::new(),
+                is_done: false,
+            };
             source.take(first).await?;
             Ok(Response::Rows(Rows { columns, source: Box::new(source) }))
         }
         None => {
             let done = finish(&mut session, first).await?;
             session.sync().await?;
-                    Ok(Response::Done(done))
+            Ok(Response::Done(done))
         }
     }
 }
@@ -242,7 +250,7 @@ async fn start(mut session: Session, query: &Query, place: Place) -> Result<Resp
 /// Runs a statement of a batch; its rows are kept.
 async fn collect(session: &mut Session, query: &Query) -> Result<Response> {
     bind(session, query).await?;
-    let columns = session.describe_portal("")?.columns;
+    let columns = session.describe_portal("").await?.columns;
     let mut step = session.execute("", 0).await?;
     let Some(columns) = columns else { return Ok(Response::Done(finish(session, step).await?)) };
     let mut rows = Vec::new();
@@ -274,9 +282,10 @@ async fn finish(session: &mut Session, mut step: Executed) -> Result<Done> {
 
 fn unfit(step: &Executed) -> Error {
     match step {
-        Executed::CopyIn(_) | Executed::CopyOut(_) | Executed::CopyData(_) => {
-            Error::unsupported("COPY through standard input or output is for the SQL door", "Use INSERT or SELECT.")
-        }
+        Executed::CopyIn(_) | Executed::CopyOut(_) | Executed::CopyData(_) => Error::unsupported(
+            "COPY through standard input or output is for the SQL door",
+            "Use INSERT or SELECT.",
+        ),
         Executed::Suspended | Executed::Rows(_) | Executed::Complete(_) | Executed::Empty => {
             Error::internal("a statement stopped where it could not")
         }
@@ -284,15 +293,7 @@ fn unfit(step: &Executed) -> Error {
 }
 
 fn values(page: Page) -> Vec<Box<[Value]>> {
-    match page {
-        Page::Values(rows) => rows.into_iter().map(Vec::into_boxed_slice).collect(),
-        Page::Batch(batch) => (0..batch.len())
-            .map(|row| {
-                let at = batch.physical(row);
-                batch.columns().iter().map(|column| column.value(at)).collect()
-            })
-            .collect(),
-    }
+    page.into_values().into_iter().map(Vec::into_boxed_slice).collect()
 }
 
 /// Rows that are pulled from a running statement.

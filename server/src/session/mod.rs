@@ -7,6 +7,8 @@
 //!
 //! Not here: SQL's own state of a session (`sql::Session`).
 
+pub mod handler;
 pub mod registry;
+pub mod shape;
 
-pub use registry::{Activity, Entry, Registry, State};
+pub use registry::{Ending, Entry, Membership, Registry};

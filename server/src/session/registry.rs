@@ -1,11 +1,11 @@
-//! The registry of sessions: their number, their cancel keys and what they are doing (`pg_stat_activity`).
+//! The registry of sessions: how many there are, their cancel keys, and how each is told to end.
 
 use std::{
     collections::HashMap,
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -39,58 +39,22 @@ pub struct Entry {
     pub client: SocketAddr,
     /// Since when.
     pub since: Timestamp,
-    activity: Mutex<Activity>,
     operation: AtomicU8,
+    ending: AtomicU8,
+    role: AtomicU32,
     wake: Notify,
 }
 
-/// What a session is doing.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Activity {
-    /// Who.
-    pub user: Arc<str>,
-    /// The role, once it is known.
-    pub role: Option<RoleId>,
-    /// Where.
-    pub database: Arc<str>,
-    /// `application_name`.
-    pub application: Arc<str>,
-    /// What.
-    pub state: State,
-    /// The statement that runs, or ran last.
-    pub query: Arc<str>,
-    /// When it began.
-    pub query_start: Option<Timestamp>,
-    /// When `state` changed.
-    pub state_change: Timestamp,
-}
-
-/// What a session is doing, in a word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// Logging in.
-    Starting,
-    /// Runs a statement.
-    Active,
-    /// Waits for its client.
-    Idle,
-    /// Waits for its client in a transaction.
-    IdleInTransaction,
-    /// Waits for its client in a failed transaction.
-    IdleInFailedTransaction,
-}
-
-impl State {
-    /// As `pg_stat_activity` says it.
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Active => "active",
-            Self::Idle => "idle",
-            Self::IdleInTransaction => "idle in transaction",
-            Self::IdleInFailedTransaction => "idle in transaction (aborted)",
-        }
-    }
+/// How far a session is asked to end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Ending {
+    /// Not at all.
+    None = 0,
+    /// When it is idle.
+    Drain = 1,
+    /// Now; what runs is cancelled.
+    Stop = 2,
 }
 
 const IDLE: u8 = 0;
@@ -112,17 +76,6 @@ impl Registry {
     pub fn open(self: &Arc<Self>, client: SocketAddr, now: Timestamp) -> Result<Membership> {
         let mut secret = [0; 4];
         random(&mut secret)?;
-        let empty: Arc<str> = "".into();
-        let activity = Activity {
-            user: empty.clone(),
-            role: None,
-            database: empty.clone(),
-            application: empty.clone(),
-            state: State::Starting,
-            query: empty,
-            query_start: None,
-            state_change: now,
-        };
         let mut entries = self.entries.lock();
         if entries.len() >= self.connections_max {
             return Err(Error::new(Code::TooManyConnections, "sorry, too many clients already"));
@@ -139,8 +92,9 @@ impl Registry {
             secret: u32::from_ne_bytes(secret),
             client,
             since: now,
-            activity: Mutex::new(activity),
             operation: AtomicU8::new(IDLE),
+            ending: AtomicU8::new(Ending::None as u8),
+            role: AtomicU32::new(0),
             wake: Notify::new(),
         });
         entries.insert(process_id, entry.clone());
@@ -157,6 +111,11 @@ impl Registry {
         self.len() == 0
     }
 
+    /// How many a role has.
+    pub fn of_role(&self, role: RoleId) -> usize {
+        self.entries.lock().values().filter(|entry| entry.role.load(Ordering::Relaxed) == role.0).count()
+    }
+
     /// Everyone who is here.
     pub fn list(&self) -> Vec<Arc<Entry>> {
         let mut list: Vec<_> = self.entries.lock().values().cloned().collect();
@@ -170,6 +129,11 @@ impl Registry {
         if let Some(entry) = entry.filter(|entry| entry.secret == secret) {
             entry.cancel();
         }
+    }
+
+    /// Asks every session to end.
+    pub fn end_all(&self, how: Ending) {
+        self.list().iter().for_each(|entry| entry.end_session(how));
     }
 
     /// `pg_cancel_backend`: whether there is such a session.
@@ -204,14 +168,9 @@ impl Entry {
         self.secret
     }
 
-    /// What it is doing.
-    pub fn activity(&self) -> Activity {
-        self.activity.lock().clone()
-    }
-
-    /// Notes what it is doing.
-    pub fn note(&self, change: impl FnOnce(&mut Activity)) {
-        change(&mut self.activity.lock());
+    /// Whose it is, once that is proven.
+    pub fn set_role(&self, role: RoleId) {
+        self.role.store(role.0, Ordering::Relaxed);
     }
 
     /// An operation begins: from here on it can be cancelled.
@@ -237,11 +196,24 @@ impl Entry {
         }
     }
 
-    /// Waits until the operation that runs is cancelled.
-    pub async fn cancelled(&self) {
-        while !self.is_cancelled() {
-            self.wake.notified().await;
+    /// Waits until something was asked of it: look at [`Entry::is_cancelled`] and [`Entry::ending`].
+    pub async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// How far it is asked to end.
+    pub fn ending(&self) -> Ending {
+        match self.ending.load(Ordering::SeqCst) {
+            0 => Ending::None,
+            1 => Ending::Drain,
+            _ => Ending::Stop,
         }
+    }
+
+    /// Asks it to end.
+    pub fn end_session(&self, how: Ending) {
+        self.ending.fetch_max(how as u8, Ordering::SeqCst);
+        self.wake.notify_one();
     }
 }
 
@@ -279,7 +251,8 @@ mod tests {
         registry.cancel_with_key(entry.process_id, !entry.secret());
         assert!(!entry.is_cancelled(), "the key was wrong");
         registry.cancel_with_key(entry.process_id, entry.secret());
-        entry.cancelled().await;
+        entry.woken().await;
+        assert!(entry.is_cancelled());
         entry.end();
         entry.begin();
         assert!(!entry.is_cancelled());

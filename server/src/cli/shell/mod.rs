@@ -127,7 +127,8 @@ impl Shell {
                 let rest = text.split_off(end);
                 let statement = std::mem::replace(&mut text, rest);
                 if !is_blank(&statement) {
-                    let mut data = CopyLines { reader: &mut *reader, line: Vec::new(), at: 0, is_done: false };
+                    let mut data =
+                        CopyLines { reader: &mut *reader, line: Vec::new(), at: 0, is_done: false };
                     self.run_statement(&statement, Some(&mut data))?;
                 }
                 if is_blank(&text) {
@@ -172,7 +173,10 @@ impl Shell {
                 Event::Notice(problem) => writeln!(io::stderr(), "{problem}"),
                 Event::Failed(problem) => show_failure(sql, problem),
                 Event::CopyInRefused => {
-                    writeln!(io::stderr(), "COPY FROM STDIN needs data: use -f FILE, a pipe, or `keystead import`")
+                    writeln!(
+                        io::stderr(),
+                        "COPY FROM STDIN needs data: use -f FILE, a pipe, or `keystead import`"
+                    )
                 }
             };
             // A reader that has gone away (`| head`) is not an error of the statement.
@@ -393,24 +397,82 @@ impl Completer for Words {
         position: usize,
         _: &rustyline::Context<'_>,
     ) -> rustyline::Result<(usize, Vec<Pair>)> {
-        let start = line[..position].rfind(|c: char| c.is_whitespace() || "(),;".contains(c)).map_or(0, |at| at + 1);
+        let start =
+            line[..position].rfind(|c: char| c.is_whitespace() || "(),;".contains(c)).map_or(0, |at| at + 1);
         let typed = &line[start..position];
         if typed.is_empty() {
             return Ok((position, Vec::new()));
         }
-        let matches = self.0.iter().filter(|word| {
-            word.get(..typed.len()).is_some_and(|head| head.eq_ignore_ascii_case(typed))
-        });
+        let matches = self
+            .0
+            .iter()
+            .filter(|word| word.get(..typed.len()).is_some_and(|head| head.eq_ignore_ascii_case(typed)));
         let pairs = matches.map(|word| Pair { display: word.clone(), replacement: word.clone() });
         Ok((start, pairs.collect()))
     }
 }
 
 const KEYWORDS: [&str; 62] = [
-    "alter", "analyze", "and", "as", "asc", "begin", "between", "by", "case", "cascade", "check", "collection",
-    "column", "commit", "copy", "create", "cross", "database", "default", "delete", "desc", "distinct", "drop",
-    "else", "end", "exists", "explain", "foreign", "from", "full", "grant", "group", "having", "in", "index",
-    "inner", "insert", "into", "is", "join", "key", "left", "like", "limit", "not", "null", "offset", "on", "or",
-    "order", "partition", "primary", "references", "returning", "rollback", "select", "set", "table", "union",
-    "update", "values", "where",
+    "alter",
+    "analyze",
+    "and",
+    "as",
+    "asc",
+    "begin",
+    "between",
+    "by",
+    "case",
+    "cascade",
+    "check",
+    "collection",
+    "column",
+    "commit",
+    "copy",
+    "create",
+    "cross",
+    "database",
+    "default",
+    "delete",
+    "desc",
+    "distinct",
+    "drop",
+    "else",
+    "end",
+    "exists",
+    "explain",
+    "foreign",
+    "from",
+    "full",
+    "grant",
+    "group",
+    "having",
+    "in",
+    "index",
+    "inner",
+    "insert",
+    "into",
+    "is",
+    "join",
+    "key",
+    "left",
+    "like",
+    "limit",
+    "not",
+    "null",
+    "offset",
+    "on",
+    "or",
+    "order",
+    "partition",
+    "primary",
+    "references",
+    "returning",
+    "rollback",
+    "select",
+    "set",
+    "table",
+    "union",
+    "update",
+    "values",
+    "where",
 ];

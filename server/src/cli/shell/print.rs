@@ -72,7 +72,12 @@ impl Sheet {
         writeln!(out, "({count} row{})\n", if count == 1 { "" } else { "s" })
     }
 
-    fn write_table_row(&self, out: &mut dyn Write, row: &[Option<String>], widths: &[usize]) -> io::Result<()> {
+    fn write_table_row(
+        &self,
+        out: &mut dyn Write,
+        row: &[Option<String>],
+        widths: &[usize],
+    ) -> io::Result<()> {
         let cells: Vec<Vec<&str>> =
             row.iter().map(|value| value.as_deref().unwrap_or_default().split('\n').collect()).collect();
         let height = cells.iter().map(Vec::len).max().unwrap_or(1);
@@ -181,7 +186,8 @@ mod tests {
 
     #[test]
     fn a_table_is_aligned_as_psql_does() {
-        let expected = " id | what | ok \n----+------+----\n  1 | a   +| t\n    | b    |\n 20 |      | f\n(2 rows)\n\n";
+        let expected =
+            " id | what | ok \n----+------+----\n  1 | a   +| t\n    | b    |\n 20 |      | f\n(2 rows)\n\n";
         assert_eq!(shown(Format::Table, false), expected);
     }
 

@@ -29,9 +29,8 @@ pub(super) fn end_of_statement(text: &str) -> End {
                 at + 1
             }
             b'\'' => {
-                let escapes = at > 0
-                    && matches!(bytes[at - 1], b'e' | b'E')
-                    && !(at > 1 && is_word(bytes[at - 2]));
+                let escapes =
+                    at > 0 && matches!(bytes[at - 1], b'e' | b'E') && !(at > 1 && is_word(bytes[at - 2]));
                 match end_of_quote(bytes, at, b'\'', escapes) {
                     Some(end) => end,
                     None => return End::Open,
@@ -115,7 +114,8 @@ fn end_of_comment(bytes: &[u8], from: usize) -> Option<usize> {
 fn dollar_tag(text: &str) -> Option<&str> {
     let end = text[1..].find('$')? + 1;
     let name = &text[1..end];
-    let is_name = name.chars().all(|c| c.is_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_ascii_digit());
+    let is_name = name.chars().all(|c| c.is_alphanumeric() || c == '_')
+        && !name.starts_with(|c: char| c.is_ascii_digit());
     is_name.then(|| &text[..=end])
 }
 

@@ -64,11 +64,12 @@ pub(crate) fn import(options: &ImportOptions) -> Result<(), Failure> {
             Vec::new()
         };
         let earlier = place_file.as_deref().filter(|_| !options.restart).and_then(read_place);
-        if let Some(earlier) = earlier {
-            if earlier.table == place.table && earlier.file_bytes == place.file_bytes {
-                eprintln!("going on after row {} of an earlier import", earlier.rows + earlier.skipped);
-                place = earlier;
-            }
+        if let Some(earlier) = earlier
+            && earlier.table == place.table
+            && earlier.file_bytes == place.file_bytes
+        {
+            eprintln!("going on after row {} of an earlier import", earlier.rows + earlier.skipped);
+            place = earlier;
         }
         file.seek(SeekFrom::Start(place.bytes)).map_err(of_file)?;
         source = Box::new(io::BufReader::with_capacity(256 << 10, file));
@@ -218,7 +219,8 @@ fn columns_of(client: &mut Client, table: &str) -> Result<Vec<String>, Failure> 
 }
 
 fn read_header(file: &fs::File, delimiter: u8) -> io::Result<Vec<String>> {
-    let mut reader = csv::ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(file.try_clone()?);
+    let mut reader =
+        csv::ReaderBuilder::new().has_headers(false).delimiter(delimiter).from_reader(file.try_clone()?);
     let mut record = csv::StringRecord::new();
     reader.read_record(&mut record).map_err(io::Error::other)?;
     let names = record.iter().map(|name| name.trim_start_matches('\u{feff}').trim().to_owned()).collect();

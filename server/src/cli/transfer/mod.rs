@@ -87,5 +87,9 @@ fn layout_of(named: Option<Layout>, file: &Path) -> Layout {
 
 /// `schema.table` as SQL names it.
 fn quoted_table(table: &str) -> String {
-    table.split('.').map(|part| super::client::quote(part.trim_matches('"'), '"')).collect::<Vec<_>>().join(".")
+    table
+        .split('.')
+        .map(|part| super::client::quote(part.trim_matches('"'), '"'))
+        .collect::<Vec<_>>()
+        .join(".")
 }

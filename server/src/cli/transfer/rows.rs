@@ -45,7 +45,15 @@ pub(super) const NULL: &str = "\\N";
 
 impl<R: Read> Rows<R> {
     /// Rows of a file of which `base` bytes and `number` rows lie before.
-    pub(super) fn new(layout: Layout, file: R, delimiter: u8, columns: &[String], null: &str, base: u64, number: u64) -> Self {
+    pub(super) fn new(
+        layout: Layout,
+        file: R,
+        delimiter: u8,
+        columns: &[String],
+        null: &str,
+        base: u64,
+        number: u64,
+    ) -> Self {
         let source = match layout {
             Layout::Csv => Source::Csv {
                 reader: Box::new(
@@ -66,7 +74,8 @@ impl<R: Read> Rows<R> {
     pub(super) fn take_header(&mut self) -> io::Result<Vec<String>> {
         let Source::Csv { reader, record } = &mut self.source else { return Ok(Vec::new()) };
         reader.read_byte_record(record).map_err(io::Error::other)?;
-        let name = |field: &[u8]| String::from_utf8_lossy(field).trim_start_matches('\u{feff}').trim().to_owned();
+        let name =
+            |field: &[u8]| String::from_utf8_lossy(field).trim_start_matches('\u{feff}').trim().to_owned();
         Ok(record.iter().map(name).collect())
     }
 
