@@ -18,6 +18,10 @@ use parking_lot::RwLock;
 /// How many rows a table of which nothing is known is taken to have.
 pub(crate) const ROWS_UNKNOWN: f64 = 1_000.0;
 
+/// How few rows a table is taken to have at least: a plan outlives the moment it was made in, and a table that is small now
+/// may not be small when it runs, so a key is always better than reading everything.
+const ROWS_FLOOR: f64 = 100.0;
+
 /// What is known of a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TableStatistics {
@@ -65,7 +69,7 @@ impl Statistics {
 
     /// Rows of a table.
     pub(crate) fn rows(&self, table: TableId) -> f64 {
-        self.tables.get(&table).map_or(ROWS_UNKNOWN, |table| table.rows)
+        self.tables.get(&table).map_or(ROWS_UNKNOWN, |table| table.rows.max(ROWS_FLOOR))
     }
 
     /// What is known of a column.
