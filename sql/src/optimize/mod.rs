@@ -18,6 +18,7 @@ use crate::{
 mod decorrelate;
 mod factor;
 mod fold;
+mod inline;
 mod join_order;
 mod push_down;
 mod shape;
@@ -27,6 +28,7 @@ mod tests;
 /// Applies all rules.
 pub(crate) fn optimize(mut plan: Logical, columns: &mut Columns, statistics: &Statistics, context: &mut Context) -> Result<Logical> {
     fold::fold(&mut plan, context);
+    let plan = checked("inline", plan, |plan| inline::inline(plan, columns));
     let plan = checked("factor", plan, factor::factor);
     let plan = checked("decorrelate", plan, |plan| decorrelate::decorrelate(plan, columns, statistics));
     let plan = checked("push_down", plan, push_down::push_down);

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::Value;
 
+use super::shape::{holds_subquery, is_volatile};
 use crate::{
     expr::{Expr, Kind, Query},
-    functions::Volatility,
     plan::{
         JoinKind,
         logical::{Join, Logical, read_columns},
@@ -174,6 +174,10 @@ fn push_join(join: Join, conditions: Vec<Expr>) -> Logical {
         let left_only = reads_only(&condition, &right_ids);
         let right_only = reads_only(&condition, &left_ids);
         match kind {
+            // A sub-query is run on the rows that joining leaves, unless it is of one relation.
+            JoinKind::Inner if holds_subquery(&condition) && !(left_only && !is_join(&left) || right_only && !is_join(&right)) => {
+                above.push(condition);
+            }
             JoinKind::Inner if left_only && !right_only => to_left.push(condition),
             JoinKind::Inner if right_only && !left_only => to_right.push(condition),
             JoinKind::Inner if left_only => above.push(condition),
@@ -231,12 +235,12 @@ fn is_null_with(expr: &Expr, ids: &BTreeSet<usize>) -> bool {
     }
 }
 
-fn is_volatile(expr: &Expr) -> bool {
-    expr.volatility() == Volatility::Volatile
-}
-
-fn holds_subquery(expr: &Expr) -> bool {
-    expr.any(&mut |expr| matches!(expr.kind, Kind::Subquery(_)))
+fn is_join(plan: &Logical) -> bool {
+    match plan {
+        Logical::Join(_) => true,
+        Logical::Filter { input, .. } | Logical::Project { input, .. } => is_join(input),
+        _ => false,
+    }
 }
 
 /// Whether computing it twice would cost more than filtering late.

@@ -72,6 +72,13 @@ pub(crate) fn lower(plan: Logical, columns: &Columns, outputs: &[(String, usize)
     Ok(plan)
 }
 
+/// What running a plan once is expected to cost, whatever it takes from around it.
+pub(crate) fn estimate(plan: Logical, columns: &Columns, statistics: &Statistics) -> Result<f64> {
+    let need: BTreeSet<usize> = plan.output().into_iter().collect();
+    let mut lower = Lower { columns, statistics, next_id: 0, tables: BTreeMap::new() };
+    Ok(lower.node(plan, &need, &mut Env::default())?.plan.cost)
+}
+
 pub(crate) struct Lower<'a> {
     pub(crate) columns: &'a Columns,
     pub(crate) statistics: &'a Statistics,

@@ -1,19 +1,25 @@
-//! `(SELECT aggregate … WHERE key = value of the row)`: the aggregate is computed once for every key, and joined.
+//! `(SELECT aggregate … WHERE key = value of the row)`: the aggregate is computed once for every key, and joined, if that is
+//! expected to cost less than running the sub-query for each row.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Type, Value};
 
 use super::{
-    super::shape::{conjuncts, has_effects, holds_subquery, leaves_one, made, reads},
+    super::{
+        join_order::join_order,
+        push_down::push_down,
+        shape::{has_effects, holds_subquery, leaves_one, made, reads},
+    },
     Decorrelate,
 };
 use crate::{
     cost,
     expr::{Expr, Kind, Query, SubqueryKind},
     plan::{
-        AggregateCall, JoinKind, access,
+        AggregateCall, JoinKind,
         logical::{Aggregate, Join, Logical},
+        lower,
     },
 };
 
@@ -70,11 +76,7 @@ impl Decorrelate<'_> {
         if !aggregates.iter().all(|(_, call)| fits(call)) {
             return None;
         }
-        let before = (*core).clone();
         let (core, conditions) = self.pulled(*core, &outer)?;
-        if !self.pays(input, &before, &core, &conditions) {
-            return None;
-        }
         let own = made(&core);
         let mut groups: Vec<(usize, Expr)> = Vec::new();
         let mut on = Vec::new();
@@ -94,7 +96,7 @@ impl Decorrelate<'_> {
             aggregates.iter().filter(|(_, call)| call.function.name == "count").map(|(id, _)| *id).collect();
         zero_for_nothing(&mut value, &counts);
         let right = Logical::Aggregate(Aggregate { input: Box::new(core), groups, sets: None, aggregates, grouping });
-        Some(Scalar { right, on, value })
+        self.pays(input, query, &right).then_some(Scalar { right, on, value })
     }
 
     /// A query of one row as an expression over its aggregate.
@@ -117,19 +119,14 @@ impl Decorrelate<'_> {
     }
 
     /// Whether computing every group is cheaper than running the sub-query for each row.
-    fn pays(&self, input: &Logical, before: &Logical, core: &Logical, conditions: &[Expr]) -> bool {
+    fn pays(&self, input: &Logical, query: &Logical, groups: &Logical) -> bool {
         let outer = cost::rows(input, self.statistics, self.columns);
-        let whole = cost::reading(core, self.statistics, self.columns);
-        let one = match before {
-            Logical::Filter { input, condition } => match input.as_ref() {
-                Logical::Scan(scan) => {
-                    access::choose(scan, conjuncts(condition.clone()), None, self.statistics, self.columns).cost
-                }
-                _ => whole,
-            },
-            _ => whole,
+        let run = |plan: &Logical| {
+            let plan = join_order(push_down(plan.clone()), self.columns, self.statistics);
+            lower::estimate(plan, self.columns, self.statistics)
         };
-        !conditions.is_empty() && whole * 2.0 + outer < outer * (one + cost::LOOKUP)
+        let (Ok(one), Ok(whole)) = (run(query), run(groups)) else { return false };
+        whole + outer * 2.0 < outer * (one + cost::LOOKUP)
     }
 }
 

@@ -1,10 +1,8 @@
 //! Columns that are equal in every row of a join tree.
 
-use std::collections::BTreeSet;
-
 use model::Type;
 
-use super::{super::shape::reads, leaf_of};
+use super::leaf_of;
 use crate::{
     expr::{Expr, Kind},
     functions::Operator,
@@ -79,9 +77,11 @@ impl Classes {
                 let equality = class.equality(&first, &second);
                 local[leaf].push(equality);
             }
-            let Some((from, value)) = class.constant(leaves, local) else { continue };
+            let Some((from, known, condition)) = class.constant(leaves, local) else { continue };
             for (leaf, column) in class.members.iter().filter(|(leaf, _)| *leaf != from) {
-                local[*leaf].push(class.equality(column, &value));
+                let mut same = condition.clone();
+                put(&mut same, known, column);
+                local[*leaf].push(same);
             }
         }
     }
@@ -94,9 +94,10 @@ impl Classes {
 }
 
 impl Class {
-    /// A constant or parameter that a member equals, and the member's leaf.
-    fn constant(&self, leaves: &[Logical], local: &[Vec<Expr>]) -> Option<(usize, Expr)> {
+    /// A condition by which a member equals a constant or parameter: the member's leaf, its column, the condition.
+    fn constant(&self, leaves: &[Logical], local: &[Vec<Expr>]) -> Option<(usize, usize, Expr)> {
         self.members.iter().find_map(|(leaf, column)| {
+            let id = column.as_column()?;
             let mut conditions: Vec<&Expr> = local[*leaf].iter().collect();
             if let Logical::Filter { condition, .. } = &leaves[*leaf] {
                 match &condition.kind {
@@ -104,28 +105,26 @@ impl Class {
                     _ => conditions.push(condition),
                 }
             }
-            let value = conditions.into_iter().find_map(|condition| self.equals(column, condition))?;
-            Some((*leaf, value))
+            let condition = conditions.into_iter().find(|condition| fixes(id, condition))?;
+            Some((*leaf, id, condition.clone()))
         })
     }
+}
 
-    fn equals(&self, column: &Expr, condition: &Expr) -> Option<Expr> {
-        let Kind::Operator(operator, operands) = &condition.kind else { return None };
-        let [a, b] = &operands[..] else { return None };
-        if !std::ptr::eq(*operator, self.operator) {
-            return None;
-        }
-        let id = column.as_column()?;
-        let is_fixed = |value: &Expr| {
-            let none: BTreeSet<usize> = reads(value);
-            none.is_empty() && value.ty == column.ty && matches!(value.kind, Kind::Constant(_) | Kind::Parameter(_))
-        };
-        if a.as_column() == Some(id) && is_fixed(b) {
-            Some(b.clone())
-        } else if b.as_column() == Some(id) && is_fixed(a) {
-            Some(a.clone())
-        } else {
-            None
-        }
+/// Whether a condition says that a column equals a constant or parameter.
+fn fixes(id: usize, condition: &Expr) -> bool {
+    let Kind::Operator(operator, operands) = &condition.kind else { return false };
+    let [a, b] = &operands[..] else { return false };
+    let is_fixed = |value: &Expr| matches!(value.kind, Kind::Constant(_) | Kind::Parameter(_));
+    let pair = a.as_column() == Some(id) && is_fixed(b) || b.as_column() == Some(id) && is_fixed(a);
+    operator.symbol == "=" && pair
+}
+
+/// Puts one column in the place of another of its type.
+fn put(condition: &mut Expr, known: usize, column: &Expr) {
+    if condition.as_column() == Some(known) {
+        *condition = column.clone();
+        return;
     }
+    condition.for_each_child_mut(&mut |child| put(child, known, column));
 }

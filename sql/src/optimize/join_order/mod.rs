@@ -4,8 +4,9 @@
 //! What must hold:
 //! - Only inner joins commute freely, and only without LATERAL references. Outer joins are leaves; their sides are trees of
 //!   their own.
-//! - A semi or anti join only leaves rows of its left out, so it may stand anywhere above the columns it reads: on a leaf
-//!   if it leaves out most of its rows, else above the whole tree.
+//! - A semi or anti join only leaves rows of its left out, so it may stand anywhere above the columns it reads: a semi join
+//!   on a leaf if it leaves out most of its rows, else above the whole tree. How many rows an anti join leaves out is not
+//!   known well enough.
 //! - Equalities of columns of one type form classes: all members of a class are equal in every row, so one equality between
 //!   two parts of a tree stands for all, and a constant one member equals is equal to the others.
 //! - A condition with a sub-query is evaluated above the tree, on the fewest rows.
@@ -44,7 +45,7 @@ struct Reducer {
 
 /// More leaves than this are joined as written.
 const LEAVES_MAX: usize = 60;
-/// A reducer that leaves at most this share of a leaf's rows stands on the leaf.
+/// A semi join that leaves at most this share of a leaf's rows stands on the leaf.
 const SHARE_MAX: f64 = 0.5;
 
 /// Orders all joins of a plan.
@@ -115,7 +116,7 @@ impl JoinOrder<'_> {
         if let Some((left, _)) = &null_aware {
             needed |= leaves_of(left, leaves);
         }
-        if needed.count_ones() != 1 {
+        if needed.count_ones() != 1 || kind != JoinKind::Semi {
             return Some(Reducer { kind, right, on, null_aware });
         }
         let at = needed.trailing_zeros() as usize;

@@ -2,12 +2,12 @@
 
 use crate::{
     expr::{Expr, Kind, SubqueryKind},
-    optimize::shape::query_of,
+    optimize::shape::{is_choice, query_of},
     plan::logical::{Columns, Logical},
 };
 
 pub(super) fn print(plan: &Logical, columns: &Columns) -> String {
-    let mut out = String::from("\n");
+    let mut out = String::new();
     node(plan, columns, 0, &mut out);
     out
 }
@@ -18,7 +18,8 @@ fn node(plan: &Logical, columns: &Columns, depth: usize, out: &mut String) {
     let line = match plan {
         Logical::Scan(scan) => scan.alias.clone(),
         Logical::Filter { condition, .. } => format!("Filter {}", text(condition, columns)),
-        Logical::Project { items, .. } if items.iter().all(|(id, value)| value.as_column() == Some(*id)) => {
+        Logical::Project { items, .. } if is_choice(items) && items.len() > 6 => format!("Choose {} columns", items.len()),
+        Logical::Project { items, .. } if is_choice(items) => {
             format!("Choose {}", items.iter().map(|(id, _)| name(id)).collect::<Vec<_>>().join(", "))
         }
         Logical::Project { items, .. } => format!("Project {}", all(&mut items.iter().map(|(_, value)| value))),

@@ -139,6 +139,15 @@ const QUERIES: &[&str] = &[
     "SELECT id FROM t UNION ALL SELECT u.x FROM k, u WHERE u.z = k.id",
     "WITH w AS (SELECT t.id, u.z FROM u, t WHERE t.a = u.x) SELECT * FROM w, k WHERE k.id = w.z",
     "SELECT count(*) FROM t, u, k WHERE t.a = u.x AND u.z = k.id AND k.name <> 'two'",
+    // Common table expressions that are read once, more often, by each other, inside what runs often.
+    "WITH w AS (SELECT id, a + 1 AS c FROM t) SELECT c, id FROM w WHERE c = 3",
+    "WITH w AS (SELECT id, a FROM t) SELECT x.id, y.id FROM w x, w y WHERE x.a = y.id",
+    "WITH w AS (SELECT id, a FROM t), v AS (SELECT a, id FROM w WHERE id > 2) SELECT * FROM v, k WHERE k.id = v.a",
+    "WITH w AS MATERIALIZED (SELECT id, a FROM t) SELECT * FROM w WHERE id = 2",
+    "WITH w AS (SELECT z, count(*) AS n FROM u GROUP BY z) SELECT id FROM t WHERE EXISTS (SELECT 1 FROM w WHERE w.z = t.b AND n > 1)",
+    "WITH w AS (SELECT id, x FROM u ORDER BY id LIMIT 3) SELECT * FROM w WHERE x = 4",
+    "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 4) SELECT id FROM r, t WHERE t.id = r.n",
+    "WITH w AS (SELECT id FROM t) SELECT k.id FROM k, LATERAL (SELECT count(*) FROM w WHERE w.id > k.id) l",
 ];
 
 fn sorted(memory: &Arc<Memory>, plan: &Plan) -> Result<Vec<String>, String> {
