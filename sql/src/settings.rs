@@ -72,6 +72,7 @@ static KNOWN: &[Parameter] = &[
     reported("default_transaction_read_only", "off", Shape::Bool, "Sets the default read-only status of new transactions."),
     parameter("extra_float_digits", "1", Shape::Integer(-15, 3), "Sets the number of digits displayed for floating-point values."),
     parameter("idle_in_transaction_session_timeout", "0", Shape::Millis, "Sets the maximum allowed idle time between queries, when in a transaction."),
+    parameter("idle_session_timeout", "0", Shape::Millis, "Sets the maximum allowed idle time between queries, when not in a transaction."),
     reported("in_hot_standby", "off", Shape::Fixed, "Shows whether hot standby is currently active."),
     reported("integer_datetimes", "on", Shape::Fixed, "Datetimes are integer based."),
     reported("IntervalStyle", "postgres", Shape::Choice(&["postgres"]), "Sets the display format for interval values."),
@@ -120,6 +121,7 @@ struct State {
     reset: BTreeMap<String, String>,
     undo: Vec<(String, Option<String>, bool)>,
     in_transaction: bool,
+    generation: u64,
     changed: Vec<&'static str>,
     activity: Arc<dyn Fn() -> Vec<Activity> + Send + Sync>,
 }
@@ -135,6 +137,7 @@ impl Settings {
             reset: BTreeMap::new(),
             undo: Vec::new(),
             in_transaction: false,
+            generation: 0,
             changed: Vec::new(),
             activity,
         };
@@ -221,6 +224,11 @@ impl Settings {
         self.get(name) == "on"
     }
 
+    /// Counts changes, so that what is derived from settings knows when to be derived again.
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.lock().generation
+    }
+
     /// A transaction begins: from now on changes can be undone.
     pub(crate) fn begin(&self) {
         let mut state = self.0.lock();
@@ -298,6 +306,7 @@ impl Settings {
 
 impl State {
     fn put(&mut self, key: String, value: Option<String>, local: bool) {
+        self.generation += 1;
         let old = match &value {
             Some(value) => self.values.insert(key.clone(), value.clone()),
             None => self.values.remove(&key),
@@ -311,6 +320,7 @@ impl State {
     }
 
     fn restore(&mut self, key: String, value: Option<String>) {
+        self.generation += 1;
         let old = match &value {
             Some(value) => self.values.insert(key.clone(), value.clone()),
             None => self.values.remove(&key),

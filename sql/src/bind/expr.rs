@@ -435,6 +435,13 @@ impl Binder<'_> {
         {
             return self.number(&format!("-{text}"), span);
         }
+        if *op == ast::UnaryOperator::Minus
+            && let ast::Expr::BinaryOp { left, op: ast::BinaryOperator::PGExp, right } = inner
+        {
+            // PostgreSQL's unary minus binds tighter than `^`.
+            let base = ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: left.clone() };
+            return self.binary(&base, &ast::BinaryOperator::PGExp, right, frame);
+        }
         let symbol = match op {
             ast::UnaryOperator::BangNot => "!".to_owned(),
             other => other.to_string(),
@@ -643,6 +650,14 @@ impl Binder<'_> {
         let mut right = self.expr(pattern, frame)?;
         if let Some(escape) = escape {
             let escape_expr = self.expr(escape, frame)?;
+            let negated = symbol.starts_with('!');
+            let function = if symbol.ends_with('*') { "ilike_escape" } else { "like_escape" };
+            let three = function == "ilike_escape" || crate::functions::find_functions("like_escape").iter().any(|at| at.parameters.len() == 3);
+            if three {
+                let arguments = vec![(value, inner.span()), (right, pattern.span()), (escape_expr, escape.span())];
+                let found = self.call(function, arguments, pattern.span())?;
+                return Ok(if negated { Expr::new(Kind::Not(Box::new(found)), Type::Bool) } else { found });
+            }
             right = self.call("like_escape", vec![(right, pattern.span()), (escape_expr, escape.span())], pattern.span())?;
         }
         self.operate(symbol, (value, inner.span()), (right, pattern.span()))

@@ -98,7 +98,6 @@ fn answer(candidates: &[Vec<Accepts>], at: usize, arguments: &[Type]) -> Choice 
     let resolved = element.unwrap_or(Type::Text);
     let types = parameters.iter().zip(arguments).map(|(parameter, ty)| match parameter {
         Accepts::Exact(to) => *to,
-        Accepts::Any if *ty == Type::Unknown => Type::Text,
         Accepts::Any => *ty,
         Accepts::Element | Accepts::NonArray => resolved,
         // An int2vector stays what it is; other arrays get the element type all agreed on.

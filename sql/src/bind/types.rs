@@ -61,6 +61,12 @@ impl Binder<'_> {
     }
 
     fn coerce_unknown(&mut self, expr: Expr, to: Type, typmod: i32, how: Coercion, at: Span) -> Result<Expr> {
+        // `"any"` takes a literal as it is; a parameter is then a text.
+        let to = match (to, &expr.kind) {
+            (Type::Unknown, Kind::Parameter(_)) => Type::Text,
+            (Type::Unknown, _) => return Ok(expr),
+            (to, _) => to,
+        };
         match expr.kind {
             Kind::Parameter(number) => {
                 // A cast `$1::varchar(3)` gives the parameter the type and casts for the modifier.

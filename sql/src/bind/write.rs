@@ -71,7 +71,7 @@ impl Binder<'_> {
             optimizer_hints: _,
             or,
             ignore,
-            into: _,
+            into,
             table,
             table_alias,
             columns,
@@ -105,8 +105,11 @@ impl Binder<'_> {
         let ast::TableObject::TableName(name) = table else {
             return Err(unsupported("INSERT into something that is no table", "Name a table."));
         };
-        self.writes = true;
         let span = span_of(name);
+        if !into {
+            return Err(self.error(Code::SyntaxError, format!("syntax error at or near \"{name}\""), span));
+        }
+        self.writes = true;
         let table = self.target_table(&path_of(name)?, "insert into", span)?;
         let alias = table_alias.as_ref().map(|alias| fold(&alias.alias));
         let targets = self.insert_targets(&table, columns)?;
@@ -366,10 +369,7 @@ impl Binder<'_> {
         scope.add(existing)?;
         let excluded = table.columns.iter().zip(row).filter(|(column, _)| !column.dropped && !column.hidden);
         let excluded = plain_relation("excluded".to_owned(), excluded.map(|(column, id)| (column.name.clone(), *id)).collect());
-        let flat = scope.flat.clone();
         scope.add(excluded)?;
-        // Unqualified names mean the existing row.
-        scope.flat = flat;
         let ast::DoUpdate { assignments, selection } = update;
         let (assignments, extra) = self.assignments(table, assignments, &scope)?;
         refuse(extra.is_some(), "a sub-query assigned to several columns in ON CONFLICT")?;

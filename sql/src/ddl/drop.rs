@@ -60,7 +60,8 @@ impl Session {
         let name = last(path);
         let kind = word.to_lowercase();
         let Some(found) = names.find(path)? else {
-            return self.missing(if_exists, Code::UndefinedTable, &kind, &path.join("."));
+            let code = if word == "INDEX" { Code::UndefinedObject } else { Code::UndefinedTable };
+            return self.missing(if_exists, code, &kind, &path.join("."));
         };
         let mut dropping = Dropping::new(&names.catalog, cascade);
         match (word, &found) {
@@ -88,6 +89,25 @@ impl Session {
                         after.columns[usize::from(number.0) - 1].default = None;
                         dropping.alter(table, after);
                     }
+                }
+                for table in names.catalog.tables().filter(|table| table.database == sequence.database) {
+                    let mut after = (**table).clone();
+                    let mut touched = Vec::new();
+                    for column in after.columns.iter_mut().filter(|column| !column.dropped) {
+                        let names_it = matches!(&column.default, Some(ColumnDefault::Expression(text)) if names_sequence(text, &name));
+                        if names_it {
+                            touched.push(column.name.clone());
+                            column.default = None;
+                        }
+                    }
+                    let Some(first) = touched.first() else { continue };
+                    if !cascade {
+                        let message = format!("cannot drop sequence {name} because other objects depend on it");
+                        let detail = format!("default value for column {first} of table {} depends on sequence {name}", table.name);
+                        return Err(depends(message, detail));
+                    }
+                    dropping.cascaded.push(format!("default value for column {first} of table {}", table.name));
+                    dropping.alter(table, after);
                 }
                 dropping.change.drop.push(ObjectId::Sequence(sequence.id));
             }
@@ -331,4 +351,10 @@ pub(super) fn depends(message: String, detail: String) -> Error {
     Error::new(Code::DependentObjectsStillExist, message)
         .with_detail(detail)
         .with_hint("Use DROP ... CASCADE to drop the dependent objects too.")
+}
+
+/// Whether a default calls `nextval` of a sequence by its name.
+fn names_sequence(text: &str, sequence: &str) -> bool {
+    let lower = text.to_lowercase();
+    lower.contains("nextval") && (lower.contains(&format!("'{sequence}'")) || lower.contains(&format!(".{sequence}'")))
 }

@@ -43,7 +43,12 @@ impl Session {
             self.check_may_define()?;
         }
         let tag = match statement {
-            ast::Statement::CreateTable(create) => return self.create_table(create, cancel).await,
+            ast::Statement::CreateTable(create) => {
+                if create.columns.is_empty() && create.query.is_none() && create.like.is_none() && !text.contains('(') {
+                    return Err(Error::new(Code::SyntaxError, "syntax error at end of input"));
+                }
+                return self.create_table(create, cancel).await;
+            }
             ast::Statement::CreateSchema { schema_name, or_replace, if_not_exists, with, options, default_collate_spec, clone } => {
                 let plain = !or_replace && with.is_none() && options.is_none() && default_collate_spec.is_none() && clone.is_none();
                 if !plain {
@@ -82,7 +87,6 @@ impl Session {
                 "COMMENT"
             }
             other => {
-                let _ = text;
                 let words: Vec<String> = other.to_string().split_whitespace().take(2).map(str::to_uppercase).collect();
                 return Err(unsupported(&words.join(" "), "See the list of supported statements in the documentation."));
             }

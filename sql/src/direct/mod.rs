@@ -72,12 +72,12 @@ impl Direct {
     }
 
     /// Where the row is: none if a part of the key is null.
-    pub(crate) fn locate(&self, context: &Context) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn locate(&self, parameters: &[Value]) -> Result<Option<Vec<u8>>> {
         let mut bytes = Vec::with_capacity(16 * self.parts.len());
         for (expr, part) in self.key.iter().zip(&self.parts) {
             let value = match &expr.kind {
                 Kind::Constant(value) => value,
-                Kind::Parameter(number) => context.parameters.get(*number).ok_or_else(|| Error::internal("a parameter without a value"))?,
+                Kind::Parameter(number) => parameters.get(*number).ok_or_else(|| Error::internal("a parameter without a value"))?,
                 _ => return Err(Error::internal("a direct key is a constant or a parameter")),
             };
             if value.is_null() {
@@ -102,7 +102,8 @@ impl Direct {
     }
 
     /// What the statement gives for a stored row; none if the filter leaves it out.
-    pub(crate) fn project(&self, key: &[u8], row: &Bytes, context: &mut Context) -> Result<Option<Vec<Value>>> {
+    /// `context` is asked for only where something must be evaluated.
+    pub(crate) fn project(&self, key: &[u8], row: &Bytes, context: impl FnOnce() -> Context) -> Result<Option<Vec<Value>>> {
         let view = RowView::new(row).map_err(|error| Error::internal(error.to_string()))?;
         let mut values = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
@@ -116,21 +117,29 @@ impl Direct {
                 ScanColumn::Row => Value::Bytea(row.to_vec().into()),
             });
         }
+        let plain = |expr: &Expr| match expr.kind {
+            Kind::Column(place) => Some(place),
+            _ => None,
+        };
+        if self.filter.is_none() {
+            let places: Option<Vec<usize>> = self.project.as_ref().map_or(Some(Vec::new()), |list| list.iter().map(plain).collect());
+            match (&self.project, places) {
+                (None, _) => return Ok(Some(values)),
+                (Some(_), Some(places)) => return Ok(Some(places.into_iter().map(|place| values[place].clone()).collect())),
+                (Some(_), None) => {}
+            }
+        }
+        let mut context = context();
         if let Some(filter) = &self.filter
-            && !eval::is_true(context, filter, &values)?
+            && !eval::is_true(&mut context, filter, &values)?
         {
             return Ok(None);
         }
         match &self.project {
             None => Ok(Some(values)),
             Some(expressions) => {
-                let projected: Result<Vec<Value>> = expressions
-                    .iter()
-                    .map(|expr| match expr.kind {
-                        Kind::Column(place) => Ok(values[place].clone()),
-                        _ => eval::value(context, expr, &values),
-                    })
-                    .collect();
+                let projected: Result<Vec<Value>> =
+                    expressions.iter().map(|expr| eval::value(&mut context, expr, &values)).collect();
                 projected.map(Some)
             }
         }

@@ -1,6 +1,8 @@
 //! What PostgreSQL's grammar has and `sqlparser` has not, rewritten on tokens into what means the same.
 //!
 //! - `FOR NO KEY UPDATE` and `FOR KEY SHARE` become the next stronger lock that the tree can say.
+//! - `x ISNULL` and `x NOTNULL` become `IS NULL` and `IS NOT NULL`.
+//! - `TABLE t` becomes `SELECT * FROM t`; the column names of `CREATE TABLE t (a, b) AS query` become those of a sub-query.
 //! - `OPERATOR(pg_catalog.~)` becomes the operator alone.
 
 use sqlparser::{
@@ -10,7 +12,10 @@ use sqlparser::{
 
 /// Rewrites the tokens of one statement.
 pub(crate) fn rewrite(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let touched = (0..input.len()).any(|at| is(&input, at, Keyword::FOR) || word(&input, at, "operator"));
+    let input = table_statement(create_table_as(input));
+    let touched = (0..input.len()).any(|at| {
+        is(&input, at, Keyword::FOR) || word(&input, at, "operator") || word(&input, at, "isnull") || word(&input, at, "notnull")
+    });
     if !touched {
         return input;
     }
@@ -23,6 +28,13 @@ pub(crate) fn rewrite(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         } else if is(&input, at, Keyword::FOR) && is(&input, at + 1, Keyword::KEY) && word(&input, at + 2, "share") {
             output.push(input[at].clone());
             at += 2;
+        } else if (word(&input, at, "isnull") || word(&input, at, "notnull")) && follows_operand(&input, at) {
+            output.push(made(&input[at], "IS"));
+            if word(&input, at, "notnull") {
+                output.push(made(&input[at], "NOT"));
+            }
+            output.push(made(&input[at], "NULL"));
+            at += 1;
         } else if word(&input, at, "operator") && matches!(token(&input, at + 1), Some(Token::LParen)) {
             match qualified_operator(&input, at) {
                 Some((operator, length)) => {
@@ -39,6 +51,62 @@ pub(crate) fn rewrite(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
             at += 1;
         }
     }
+    output
+}
+
+/// A keyword in the place of another token.
+fn made(at: &TokenWithSpan, word: &str) -> TokenWithSpan {
+    TokenWithSpan { token: Token::make_keyword(word), span: at.span }
+}
+
+fn follows_operand(tokens: &[TokenWithSpan], at: usize) -> bool {
+    let before = at.checked_sub(1).and_then(|before| token(tokens, before));
+    match before {
+        Some(Token::RParen | Token::RBracket | Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_)) => true,
+        Some(Token::Word(word)) => {
+            word.quote_style.is_some() || matches!(word.keyword, Keyword::NoKeyword | Keyword::NULL | Keyword::TRUE | Keyword::FALSE | Keyword::END)
+        }
+        _ => false,
+    }
+}
+
+/// `TABLE t` at the start of a statement, or as the source of an INSERT.
+fn table_statement(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let named = |at: usize| matches!(token(&input, at), Some(Token::Word(_)));
+    let is_insert = is(&input, 0, Keyword::INSERT);
+    let found = (0..input.len()).find(|at| {
+        is(&input, *at, Keyword::TABLE) && named(at + 1) && (*at == 0 || (is_insert && *at >= 3 && !is(&input, at - 1, Keyword::INTO)))
+    });
+    let Some(at) = found else { return input };
+    let mut output = input[..at].to_vec();
+    output.extend([made(&input[at], "SELECT"), TokenWithSpan { token: Token::Mul, span: input[at].span }, made(&input[at], "FROM")]);
+    output.extend_from_slice(&input[at + 1..]);
+    output
+}
+
+/// `CREATE TABLE t (a, b) AS query` as `CREATE TABLE t AS SELECT * FROM (query) AS t (a, b)`.
+fn create_table_as(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if !(is(&input, 0, Keyword::CREATE) && is(&input, 1, Keyword::TABLE)) {
+        return input;
+    }
+    let Some(open) = input.iter().position(|token| token.token == Token::LParen) else { return input };
+    let mut at = open + 1;
+    while matches!(token(&input, at), Some(Token::Word(_))) && matches!(token(&input, at + 1), Some(Token::Comma)) {
+        at += 2;
+    }
+    let closes = matches!(token(&input, at), Some(Token::Word(_))) && matches!(token(&input, at + 1), Some(Token::RParen));
+    if !closes || !is(&input, at + 2, Keyword::AS) {
+        return input;
+    }
+    let names = &input[open..=at + 1];
+    let query = &input[at + 3..];
+    let of = |token: Token| TokenWithSpan { token, span: input[open].span };
+    let mut output = input[..open].to_vec();
+    output.push(input[at + 2].clone());
+    output.extend([made(&input[open], "SELECT"), of(Token::Mul), made(&input[open], "FROM"), of(Token::LParen)]);
+    output.extend_from_slice(query);
+    output.extend([of(Token::RParen), made(&input[open], "AS"), of(Token::make_word("t", Some('"')))]);
+    output.extend_from_slice(names);
     output
 }
 

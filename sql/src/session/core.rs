@@ -47,8 +47,21 @@ pub struct Session {
     pub(super) notices: Vec<Notice>,
     /// More statements follow in the same implicit transaction.
     pub(super) more_follows: bool,
-    /// Search path and text settings, as part of a plan's key; none if they may have changed.
-    pub(super) plan_settings: Option<Arc<str>>,
+    /// A COPY FROM that waits for data.
+    pub(super) copying: Option<Box<super::copy::CopyIn>>,
+    /// Search path and text settings, as part of a plan's key, and of which generation of the settings.
+    pub(super) plan_settings: Option<(u64, Arc<str>)>,
+    known: Mutex<Option<Known>>,
+}
+
+/// What is derived from settings and catalog, kept until one of them changes.
+#[derive(Clone)]
+struct Known {
+    settings: u64,
+    catalog: model::id::CatalogVersion,
+    overlaid: bool,
+    search_path: Arc<[String]>,
+    text: model::value::Context,
 }
 
 impl Session {
@@ -102,7 +115,9 @@ impl Session {
             transaction: None,
             notices: Vec::new(),
             more_follows: false,
+            copying: None,
             plan_settings: None,
+            known: Mutex::default(),
         })
     }
 
@@ -167,8 +182,30 @@ impl Session {
 
     /// Where names are looked up.
     pub(super) fn names(&self, catalog: Arc<Catalog>) -> Names {
-        let search_path = self.search_path(&catalog);
+        let search_path = if self.is_overlaid() { self.search_path(&catalog) } else { self.known(&catalog).search_path.to_vec() };
         Names { catalog, database: self.database, search_path }
+    }
+
+    /// Text settings and the schemas of `search_path` that exist, kept until a setting or the catalog changes.
+    fn known(&self, catalog: &Catalog) -> Known {
+        let settings = self.settings.generation();
+        let mut known = self.known.lock();
+        if let Some(known) = known.as_ref().filter(|known| known.settings == settings && known.catalog == catalog.version() && known.overlaid == self.is_overlaid()) {
+            return known.clone();
+        }
+        let fresh = Known {
+            settings,
+            catalog: catalog.version(),
+            overlaid: self.is_overlaid(),
+            search_path: self.search_path(catalog).into(),
+            text: self.settings.text(),
+        };
+        *known = Some(fresh.clone());
+        fresh
+    }
+
+    fn is_overlaid(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| transaction.catalog.is_some())
     }
 
     /// The schemas of `search_path` that exist.
@@ -186,10 +223,10 @@ impl Session {
     pub(super) fn context(&self, catalog: Arc<Catalog>, parameters: Vec<Value>) -> Context {
         let statement = now(&self.engine);
         let now = self.transaction.as_ref().map_or(statement, |transaction| transaction.began);
-        let mut text = self.settings.text();
+        let Known { search_path, mut text, .. } = self.known(&catalog);
         text.now = model::value::Timestamp::from_unix_micros(now.unix_micros()).ok();
         Context {
-            search_path: self.search_path(&catalog),
+            search_path: search_path.to_vec(),
             catalog,
             now,
             statement,
@@ -208,12 +245,15 @@ impl Session {
 
     /// Search path and text settings as one text, for the key of a plan.
     pub(super) fn plan_settings(&mut self) -> Arc<str> {
-        if let Some(settings) = &self.plan_settings {
+        let generation = self.settings.generation();
+        if let Some((known, settings)) = &self.plan_settings
+            && *known == generation
+        {
             return settings.clone();
         }
         let parts = ["search_path", "TimeZone", "DateStyle"].map(|name| self.settings.get(name));
         let text: Arc<str> = format!("{}\u{1f}{}", parts.join("\u{1f}"), self.current_user.0).into();
-        self.plan_settings = Some(text.clone());
+        self.plan_settings = Some((generation, text.clone()));
         text
     }
 

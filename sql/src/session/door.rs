@@ -3,10 +3,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use model::{Code, Error, Result};
-
-use super::{Executed, Session, Status};
+use super::{Session, Status};
 
 impl Session {
     /// `statement_timeout`, for the time in which a statement waits for its client; none for no limit.
@@ -26,25 +23,7 @@ impl Session {
     /// transaction is failed by it.
     pub async fn note_failure(&mut self) {
         self.cancel.end();
+        self.copying = None;
         self.fail().await;
     }
-
-    /// Data of a COPY FROM STDIN.
-    pub async fn copy_data(&mut self, _: Bytes) -> Result<()> {
-        Err(no_copy())
-    }
-
-    /// The end of the data.
-    pub async fn copy_done(&mut self) -> Result<Executed> {
-        Err(no_copy())
-    }
-
-    /// The client gives up.
-    pub async fn copy_fail(&mut self, _: &str) {
-        self.note_failure().await;
-    }
-}
-
-fn no_copy() -> Error {
-    Error::new(Code::ProtocolViolation, "no COPY FROM STDIN is running")
 }

@@ -168,7 +168,8 @@ impl Session {
         let handle = self.cancel.clone();
         let cancel = match &portal.run {
             Run::Rows(rows) => handle.resume(&rows.runtime.cancel),
-            Run::Ready | Run::Buffered(..) | Run::Copy(_) | Run::Done(_) => handle.begin(),
+            Run::Copy(copy) => handle.resume(copy.cancel()),
+            Run::Ready | Run::Buffered(..) | Run::Done(_) => handle.begin(),
         };
         let deadline = portal.deadline;
         if matches!(portal.run, Run::Ready) {
@@ -199,7 +200,7 @@ impl Session {
             Run::Ready => self.start(portal, cancel).await,
             Run::Rows(_) => self.step_rows(portal).await,
             Run::Buffered(..) => self.step_buffered(portal),
-            Run::Copy(_) => Err(Error::internal("COPY is fed by its own messages")),
+            Run::Copy(_) => self.step_copy(portal).await,
             Run::Done(tag) => {
                 // Executed again: nothing is left.
                 let word = tag.split(' ').next().unwrap_or("SELECT");
@@ -209,7 +210,7 @@ impl Session {
     }
 
     /// After a statement: an implicit transaction that nothing follows is committed.
-    async fn end_statement(&mut self) -> Result<()> {
+    pub(super) async fn end_statement(&mut self) -> Result<()> {
         let ends = self.transaction.as_ref().is_some_and(|transaction| !transaction.block) && !self.more_follows;
         if ends {
             self.commit().await?;
@@ -263,6 +264,9 @@ impl Session {
         // The unnamed statement ends with a simple query.
         self.statements.remove("");
         self.portals.remove("");
+        if let Some(prepared) = self.find_prepared(text) {
+            return Ok(vec![SimpleStatement { parsed: prepared.parsed, text: text.into(), more: false }]);
+        }
         let result = parse::parse(text);
         let parsed = self.settle(result).await?;
         let text: Arc<str> = text.into();
@@ -286,7 +290,8 @@ impl Session {
             self.check_not_failed()?;
         }
         self.more_follows = statement.more;
-        let alone = !statement.more && statement.parsed.text.len() == statement.text.trim().trim_end_matches(';').trim_end().len();
+        let alone = !statement.more
+            && statement.parsed.text.len() == statement.text.trim().trim_end_matches(';').trim_end().len();
         let prepared = if alone {
             self.prepare(&statement.text, &[]).await?
         } else {

@@ -159,6 +159,7 @@ pub struct Notice {
 }
 
 mod cancel;
+mod copy;
 mod core;
 mod door;
 mod definition;

@@ -28,6 +28,15 @@ use crate::{
 const COUNT_AGE_MAX: Duration = Duration::from_secs(10);
 
 impl Session {
+    /// A statement that is in the plan cache, so that its text need not be parsed.
+    pub(super) fn find_prepared(&mut self, text: &str) -> Option<Prepared> {
+        if self.transaction.as_ref().is_some_and(|transaction| transaction.catalog.is_some()) {
+            return None;
+        }
+        let key = Key { text: text.into(), given: Vec::new(), database: self.database, settings: self.plan_settings() };
+        self.engine.cache.find(&key, self.engine.dispatch.catalog().version())
+    }
+
     /// Parses a text and plans it if it is a query or a change of rows.
     pub(super) async fn prepare(&mut self, text: &str, given: &[Option<Type>]) -> Result<Prepared> {
         let key = Key {

@@ -44,7 +44,7 @@ pub(super) enum Run {
     Rows(Box<Rows>),
     /// Rows that are there, and the tag.
     Buffered(VecDeque<Page>, String),
-    Copy(Box<super::run::CopyRun>),
+    Copy(Box<super::copy::CopyOut>),
     Done(String),
 }
 

@@ -40,12 +40,6 @@ use crate::{
 /// How often a statement is run again on a conflict.
 const TRIES_MAX: u32 = 64;
 
-/// A COPY at work.
-pub(super) enum CopyRun {
-    #[allow(dead_code)]
-    Nothing,
-}
-
 /// What a statement that is no query gave.
 pub(super) enum Gave {
     Tag(String),
@@ -74,7 +68,13 @@ impl Session {
         let parsed = portal.prepared.parsed.clone();
         let gave = match &parsed.statement {
             Statement::Empty => return Ok(Executed::Empty),
-            Statement::Utility(utility) => self.utility(utility, portal, cancel).await?,
+            Statement::Utility(utility) => match utility.as_ref() {
+                crate::parse::Utility::Copy(copy) => {
+                    self.check_not_failed()?;
+                    return self.start_copy(copy, portal, cancel).await;
+                }
+                utility => self.utility(utility, portal, cancel).await?,
+            },
             Statement::Sql(statement) => match portal.prepared.planned.clone() {
                 Some(planned) => {
                     let planned = self.current_plan(planned, portal).await?;
@@ -128,6 +128,10 @@ impl Session {
         }
         if planned.writes {
             self.check_writable(planned)?;
+            if planned.command == Command::Select {
+                // Rows are locked to the end of a transaction, if only of this statement's own.
+                self.ensure_transaction(false, true);
+            }
             return self.change_rows(planned, portal, cancel).await;
         }
         let statement = self.begin_statement();
@@ -157,8 +161,7 @@ impl Session {
 
     /// A row by its key, without batches; none if the general way must be taken.
     async fn get_directly(&mut self, direct: &Direct, portal: &Portal) -> Result<Option<Vec<Vec<Value>>>> {
-        let mut context = self.context(self.engine.dispatch.catalog(), portal.parameters.clone());
-        let Some(key) = direct.locate(&context)? else { return Ok(Some(Vec::new())) };
+        let Some(key) = direct.locate(&portal.parameters)? else { return Ok(Some(Vec::new())) };
         let row = match &mut self.transaction {
             None => direct.get(self.engine.dispatch.as_ref(), &key, &At::Latest).await?,
             Some(transaction) => {
@@ -177,11 +180,18 @@ impl Session {
             }
         };
         let Some(row) = row else { return Ok(Some(Vec::new())) };
-        Ok(Some(direct.project(&key, &row, &mut context)?.into_iter().collect()))
+        let context = || self.context(self.engine.dispatch.catalog(), portal.parameters.clone());
+        Ok(Some(direct.project(&key, &row, context)?.into_iter().collect()))
     }
 
     /// A statement of the open transaction, or one that stands alone.
     pub(crate) fn begin_statement(&mut self) -> Arc<txn::Statement> {
+        let many = self.settings.get("keystead.multi_partition") == "each";
+        self.begin_statement_over(many)
+    }
+
+    /// As [`Session::begin_statement`]; one that stands alone may change many partitions, one command each.
+    pub(super) fn begin_statement_over(&mut self, many: bool) -> Arc<txn::Statement> {
         if self.transaction.is_none() && self.more_follows {
             self.ensure_transaction(false, true);
         }
@@ -193,7 +203,7 @@ impl Session {
                 txn::Statement::new(dispatch, transaction.state.clone(), transaction.overlay.clone(), wait)
             }
             None => {
-                let state = txn::State::new(self.login.session, txn::Isolation::ReadCommitted, false);
+                let state = txn::State::alone(self.login.session, many);
                 txn::Statement::new(dispatch, state, Arc::default(), wait)
             }
         }

@@ -227,7 +227,6 @@ impl Session {
         self.portals.retain(|_, portal| portal.is_held());
         let Some(transaction) = self.transaction.take() else { return };
         self.settings.end(false);
-        self.plan_settings = None;
         if let Some((partition, set)) = transaction.state.lock_set() {
             // If the owner does not answer, the set dies of its lease.
             let _ = self.engine.dispatch.unlock(&partition, set, None).await;
@@ -245,7 +244,6 @@ impl Session {
             let _ = self.engine.dispatch.unlock(&partition, set, None).await;
         }
         self.settings.end(result.is_ok());
-        self.plan_settings = None;
         result
     }
 
@@ -346,6 +344,11 @@ impl Session {
                 "SET keystead.multi_partition = 'each' to change each partition in a command of its own.",
             ));
         }
+        self.commit_each(writes).await
+    }
+
+    /// Sends what was written, one command per partition.
+    pub(super) async fn commit_each(&mut self, writes: Overlay) -> Result<Committed> {
         for part in split(writes) {
             let (partition, (conditions, writes)) = txn::command_parts(part);
             let Some(partition) = partition.filter(|_| !writes.is_empty()) else { continue };
@@ -406,7 +409,6 @@ impl Session {
         transaction.catalog.clone_from(&savepoint.catalog);
         transaction.failed = false;
         self.settings.roll_back(savepoint.settings);
-        self.plan_settings = None;
         let keep = savepoint.locks;
         if let Some((partition, set)) = transaction.state.lock_set() {
             transaction.state.set_locks_held(keep);

@@ -96,7 +96,6 @@ impl Session {
             }
             Utility::Reset(None) => {
                 self.settings.reset_all();
-                self.plan_settings = None;
                 "RESET"
             }
             Utility::Reset(Some(name)) => {
@@ -173,9 +172,7 @@ impl Session {
                 self.lock_tables(tables, mode, *nowait).await?;
                 "LOCK TABLE"
             }
-            Utility::Copy(_) => {
-                return Err(Error::unsupported("COPY is not supported here", "Use INSERT."));
-            }
+            Utility::Copy(_) => return Err(Error::internal("COPY is started by its portal")),
             Utility::CreateCollection { .. }
             | Utility::CreateDatabase { .. }
             | Utility::DropDatabase { .. }
@@ -244,7 +241,6 @@ impl Session {
         if lower == "application_name" {
             self.activity.lock().application_name = self.settings.get("application_name");
         }
-        self.plan_settings = None;
         Ok(())
     }
 
@@ -309,7 +305,6 @@ impl Session {
         self.current_user = role;
         let superuser = super::planning::is_superuser(&self.catalog(), role);
         self.settings.force("is_superuser", if superuser { "on" } else { "off" });
-        self.plan_settings = None;
     }
 
     fn show(&mut self, name: Option<&str>) -> Result<Gave> {
@@ -352,7 +347,6 @@ impl Session {
                 }
                 self.set_session_user(None, false)?;
                 self.settings.reset_all();
-                self.plan_settings = None;
                 self.statements.clear();
                 self.portals.clear();
                 self.numbers.discard();

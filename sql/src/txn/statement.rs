@@ -43,6 +43,8 @@ pub struct State {
     pub isolation: Isolation,
     /// False in autocommit.
     pub explicit: bool,
+    /// May change several partitions.
+    many: bool,
     inner: Mutex<Inner>,
 }
 
@@ -62,7 +64,16 @@ const ROWS_READ_MAX: usize = 1_000;
 impl State {
     /// A transaction that begins.
     pub fn new(session: SessionId, isolation: Isolation, explicit: bool) -> Arc<Self> {
-        Arc::new(Self { session, isolation, explicit, inner: Mutex::default() })
+        Arc::new(Self { session, isolation, explicit, many: false, inner: Mutex::default() })
+    }
+
+    /// A statement that stands alone; `many` lets it change several partitions, one command each.
+    pub fn alone(session: SessionId, many: bool) -> Arc<Self> {
+        let mut state = Self::new(session, Isolation::ReadCommitted, false);
+        if let Some(state) = Arc::get_mut(&mut state) {
+            state.many = many;
+        }
+        state
     }
 
     /// The lock set, once there is one.
@@ -87,6 +98,9 @@ impl State {
 
     /// Pins the partition it writes or locks in; another one than before is `0A000`.
     pub fn pin(&self, partition: &PartitionId) -> Result<()> {
+        if self.many {
+            return Ok(());
+        }
         let mut inner = self.inner.lock();
         match &inner.pinned {
             None => inner.pinned = Some(partition.clone()),
