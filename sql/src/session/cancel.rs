@@ -74,9 +74,9 @@ impl CancelHandle {
                 None => std::future::pending().await,
             }
         };
+        // Work comes last: it may use up the task's budget, and then nothing polled after it would ever be ready.
         tokio::select! {
             biased;
-            result = work => result,
             stop = stopped => {
                 let stop: Result<T> = stop;
                 stop
@@ -86,6 +86,7 @@ impl CancelHandle {
                 cancel.check()?;
                 Err(Error::new(Code::QueryCanceled, "canceling statement due to statement timeout"))
             }
+            result = work => result,
         }
     }
 }

@@ -40,7 +40,8 @@ pub(super) struct CopyIn {
 
 /// A COPY TO at work.
 pub(super) struct CopyOut {
-    operator: Box<dyn Operator>,
+    /// Used through `get_mut` only: the lock is there so that a portal can be looked at from any thread.
+    operator: parking_lot::Mutex<Box<dyn Operator>>,
     runtime: Runtime,
     writer: CopyTo,
     begun: bool,
@@ -166,7 +167,7 @@ impl Session {
         let operator = execute::open(&planned.plan, &runtime)?;
         let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         let writer = CopyTo::new(options, &names, self.settings.text());
-        portal.run = Run::Copy(Box::new(CopyOut { operator, runtime, writer, begun: false }));
+        portal.run = Run::Copy(Box::new(CopyOut { operator: parking_lot::Mutex::new(operator), runtime, writer, begun: false }));
         Ok(Executed::CopyOut(CopyFormat { format: wire_format(options), columns: names.len() }))
     }
 
@@ -179,7 +180,7 @@ impl Session {
             out.begun = true;
         }
         while chunk.len() < CHUNK_BYTES {
-            match out.operator.next().await? {
+            match out.operator.get_mut().next().await? {
                 Some(batch) => out.writer.batch(&batch, &mut chunk),
                 None => {
                     let before = chunk.len();
