@@ -123,13 +123,10 @@ impl<'a> Operation<'a> {
         let mut lost: Option<io::Error> = None;
         let mut deadline: Option<Instant> = None;
         loop {
+            // The step comes last: it may use up the task's budget, and then nothing polled after it would be ready.
             let can_read = lost.is_none() && link.input.len() < READ_AHEAD_MAX;
             tokio::select! {
                 biased;
-                done = step.as_mut() => {
-                    let done = self.finished(done);
-                    return lost.map_or(Ok(done), |error| Err(End::Gone(error)));
-                }
                 () = self.entry.woken() => {}
                 () = until(deadline) => {
                     let stop = self.stop.unwrap_or(Stop::Request);
@@ -140,6 +137,10 @@ impl<'a> Operation<'a> {
                     Ok(_) => {}
                     Err(error) => lost = Some(error),
                 },
+                done = step.as_mut() => {
+                    let done = self.finished(done);
+                    return lost.map_or(Ok(done), |error| Err(End::Gone(error)));
+                }
             }
             if lost.is_some() || self.entry.is_cancelled() {
                 self.stop.get_or_insert(Stop::Request);

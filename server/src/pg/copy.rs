@@ -53,7 +53,7 @@ pub(super) async fn receive(
     operation.flush(link).await?;
     loop {
         if let Some(error) = operation.stopped() {
-            session.copy_fail(error.message()).await;
+            drop(session.copy_fail(error.message()).await);
             return Ok(Err(error));
         }
         let frame = match link.input.next(bytes_max) {
@@ -84,19 +84,17 @@ pub(super) async fn receive(
                 let reason = link.input.fields(frame).text().map(str::to_owned);
                 link.input.consume(frame);
                 let reason = reason.unwrap_or_else(|_| "reason not readable".to_owned());
-                let message = format!("COPY from stdin failed: {reason}");
-                session.copy_fail(&message).await;
-                return Ok(Err(Error::new(Code::QueryCanceled, message)));
+                return Ok(Err(session.copy_fail(&reason).await));
             }
             b'S' | b'H' => link.input.consume(frame),
             b'X' => {
-                session.copy_fail("the client has ended the connection").await;
+                drop(session.copy_fail("the client has ended the connection").await);
                 return Err(End::Terminated);
             }
             other => {
                 // It stays in the input and is answered after the COPY's error.
                 let message = format!("unexpected message type 0x{other:02X} during COPY from stdin");
-                session.copy_fail(&message).await;
+                drop(session.copy_fail(&message).await);
                 return Ok(Err(Error::new(Code::ProtocolViolation, message)));
             }
         }
