@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 
 use crate::{
     bind::{Access, Command},
-    direct::Direct,
+    direct::{Direct, DirectUpdate},
     parse::Parsed,
     plan::Plan,
 };
@@ -45,6 +45,8 @@ pub(crate) struct Planned {
     pub(crate) writes: bool,
     /// How it runs without batches, if it can.
     pub(crate) direct: Option<Direct>,
+    /// How it runs as a row program, if it can.
+    pub(crate) program: Option<DirectUpdate>,
     pub(crate) catalog: CatalogVersion,
     pub(crate) tables: Vec<TableId>,
 }

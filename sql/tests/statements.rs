@@ -56,3 +56,77 @@ async fn statements_of_one_text_succeed_or_fail_together() {
     assert_eq!(answers.len(), 3);
     assert_eq!(c.rows("select count(*) from t").await, ["1"]);
 }
+
+#[tokio::test]
+async fn counters_that_many_sessions_raise_lose_nothing() {
+    let server = Server::new();
+    let mut c = server.connect();
+    c.run("create table t (id int primary key, n int not null, note text)").await.expect("made");
+    c.run("insert into t values (1, 0, 'x')").await.expect("filled");
+    let mut tasks = Vec::new();
+    for _ in 0..8 {
+        let mut other = server.connect();
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..25 {
+                other.run("update t set n = n + 1 where id = 1").await.expect("raised");
+                other.run("update t set n = n + 1, note = note || '.' where n >= 0 returning n").await.expect("raised");
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+    assert_eq!(c.rows("select n, length(note) from t").await, ["400|201"]);
+    assert_eq!(c.fault("update t set n = n + 2147483647 where id = 1").await.0, "22003");
+    assert_eq!(c.fault("update t set n = null where id = 1").await.0, "23502");
+    assert_eq!(c.run("update t set n = 5 where id = 2").await.expect("none").tag, "UPDATE 0");
+}
+
+#[tokio::test]
+async fn a_named_command_is_remembered() {
+    let server = Server::new();
+    let mut c = server.connect();
+    c.run("create table t (id int primary key)").await.expect("made");
+    let id = "0190163d-8694-739b-aea5-966c26f8ad91";
+    assert_eq!(c.fault("set keystead.command_id = 1").await.0, "22P02");
+    assert!(c.run(&format!("set keystead.command_id = '{}'", id.to_uppercase())).await.is_err());
+}
+
+#[tokio::test]
+async fn deep_statements_are_run_or_refused_and_never_overflow_the_stack() {
+    let server = Server::new();
+    let mut c = server.connect();
+    let nested = |depth: usize| format!("select {}1{}", "(".repeat(depth), ")".repeat(depth));
+    assert_eq!(c.rows(&nested(200)).await, ["1"]);
+    assert_eq!(c.fault(&nested(1_000_000)).await.0, "54001");
+    assert_eq!(c.rows(&format!("select 1{}", " + 1".repeat(900))).await, ["901"]);
+    assert_eq!(c.fault(&format!("select 1{}", " + 1".repeat(1_000_000))).await.0, "54001");
+    let many: Vec<String> = (0..4_000).map(|number| format!("x = {number}")).collect();
+    let text = format!("select x from generate_series(3990, 4010) x where {} order by x desc limit 1", many.join(" or "));
+    assert_eq!(c.rows(&text).await, ["3999"]);
+}
+
+#[tokio::test]
+async fn a_running_statement_is_stopped_within_200_milliseconds() {
+    let server = Server::new();
+    let mut c = server.connect();
+    let handle = c.0.cancel_handle();
+    let text = "select count(*) from generate_series(1, 100000000) a, generate_series(1, 1000) b";
+    let running = tokio::spawn(async move {
+        let fault = c.fault(text).await;
+        (fault, std::time::Instant::now(), c)
+    });
+    let begun = std::time::Instant::now();
+    while server.engine.activity().iter().all(|activity| activity.state != "active") {
+        assert!(begun.elapsed().as_secs() < 20, "the statement never began");
+        tokio::task::yield_now().await;
+    }
+    let asked = std::time::Instant::now();
+    handle.cancel();
+    let (fault, ended, mut c) = running.await.expect("no panic");
+    assert_eq!(fault.0, "57014");
+    assert!(ended.duration_since(asked).as_millis() < 1_000, "{:?}", ended.duration_since(asked));
+    assert_eq!(c.rows("select 1").await, ["1"]);
+    c.run("set statement_timeout = 50").await.expect("set");
+    assert_eq!(c.fault(text).await.0, "57014");
+}

@@ -2,7 +2,7 @@
 //!
 //! Order of nodes: FROM, WHERE, aggregate, HAVING, windows, sets, select list, DISTINCT, ORDER BY, LIMIT.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Code, Result, Type, port::LockMode};
 use sqlparser::{
@@ -307,6 +307,7 @@ impl Binder<'_> {
         if !tail.locks.is_empty() {
             return self.finish_locked(input, items, order, tail, scope, parent, is_distinct || on_keys.is_some());
         }
+        let own: BTreeSet<usize> = input.output().into_iter().collect();
         let mut outputs = Vec::new();
         let mut projected: Vec<(usize, Expr)> = Vec::new();
         for Item { name, value, span } in items {
@@ -314,9 +315,9 @@ impl Binder<'_> {
                 let message = format!("could not identify an equality operator for type {}", value.ty);
                 return Err(self.error(Code::UndefinedFunction, message, span));
             }
-            // A plain column keeps its id, once.
+            // A plain column of the input keeps its id, once; one of a query around gets an id of its own here.
             let id = match value.as_column() {
-                Some(id) if !projected.iter().any(|(at, _)| *at == id) => id,
+                Some(id) if own.contains(&id) && !projected.iter().any(|(at, _)| *at == id) => id,
                 column => {
                     let id = self.columns.add(name.clone(), value.ty, value.typmod);
                     if let Some(column) = column {
@@ -331,7 +332,7 @@ impl Binder<'_> {
         let mut keys = Vec::new();
         let visible = projected.len();
         for key in order {
-            let value = self.output_or_hidden(&mut projected, key.value.clone());
+            let value = self.output_or_hidden(&mut projected, key.value.clone(), &own);
             keys.push(SortKey { value, ..key });
         }
         if is_distinct && projected.len() > visible {
@@ -340,7 +341,7 @@ impl Binder<'_> {
             return Err(self.error(Code::InvalidColumnReference, message, span));
         }
         let on_keys = on_keys.map(|keys| {
-            keys.into_iter().map(|key| self.output_or_hidden(&mut projected, key)).collect::<Vec<_>>()
+            keys.into_iter().map(|key| self.output_or_hidden(&mut projected, key, &own)).collect::<Vec<_>>()
         });
         let hidden = projected.len() > visible;
         let mut plan = Logical::Project { input: Box::new(input), items: projected };
@@ -361,11 +362,11 @@ impl Binder<'_> {
     }
 
     /// The output column that computes a value, or a new hidden one.
-    fn output_or_hidden(&mut self, projected: &mut Vec<(usize, Expr)>, value: Expr) -> Expr {
+    fn output_or_hidden(&mut self, projected: &mut Vec<(usize, Expr)>, value: Expr, own: &BTreeSet<usize>) -> Expr {
         let found = projected.iter().find(|(_, item)| same(item, &value)).map(|(id, item)| (*id, item.ty, item.typmod));
         let (id, ty, typmod) = found.unwrap_or_else(|| {
             let id = match value.as_column() {
-                Some(id) if !projected.iter().any(|(at, _)| *at == id) => id,
+                Some(id) if own.contains(&id) && !projected.iter().any(|(at, _)| *at == id) => id,
                 _ => self.columns.add("?column?", value.ty, value.typmod),
             };
             let (ty, typmod) = (value.ty, value.typmod);
@@ -424,11 +425,12 @@ impl Binder<'_> {
             plan = Logical::LockRows { input: Box::new(plan), tables, condition };
         }
         plan = self.limit(plan, tail, parent)?;
+        let own: BTreeSet<usize> = plan.output().into_iter().collect();
         let mut outputs = Vec::new();
         let mut projected: Vec<(usize, Expr)> = Vec::new();
         for Item { name, value, span: _ } in items {
             let id = match value.as_column() {
-                Some(id) if !projected.iter().any(|(at, _)| *at == id) => id,
+                Some(id) if own.contains(&id) && !projected.iter().any(|(at, _)| *at == id) => id,
                 _ => self.columns.add(name.clone(), value.ty, value.typmod),
             };
             outputs.push((name, id));

@@ -1,8 +1,12 @@
-//! Plans that are pinned to keys and run without batches: get by key.
+//! Plans that are pinned to keys and run without batches: get by key, update by key (`program`).
 //!
 //! Invariants:
 //! - A direct plan means exactly what its batch plan means: same access, same filter, same expressions, the same `eval`.
 //! - It reads with one call, allocates the key and the row that it gives, and nothing per column beyond that.
+
+mod program;
+
+pub(crate) use program::DirectUpdate;
 
 use std::sync::Arc;
 

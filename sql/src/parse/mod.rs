@@ -15,6 +15,7 @@ use sqlparser::{
     tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace},
 };
 
+pub(crate) mod literals;
 mod rewrite;
 pub(crate) mod scan;
 pub(crate) mod utility;
@@ -78,9 +79,12 @@ pub(crate) enum Statement {
 
 /// Parses all statements of a text. A text without any gives none.
 pub(crate) fn parse(text: &str) -> Result<Vec<Parsed>> {
-    let source = Source { text };
-    let groups = split(source)?;
-    groups.into_iter().map(|tokens| parse_tokens(source, tokens)).collect()
+    scan::check(text)?;
+    scan::with_stack(text, || {
+        let source = Source { text };
+        let groups = split(source)?;
+        groups.into_iter().map(|tokens| parse_tokens(source, tokens)).collect()
+    })
 }
 
 /// Parses one statement; more than one is `42601`, as PostgreSQL says for prepared statements.
@@ -152,7 +156,6 @@ fn unterminated(message: &str, source: Source<'_>, at: Location) -> String {
 
 /// Tokens of each statement that has any.
 fn split(source: Source<'_>) -> Result<Vec<Vec<TokenWithSpan>>> {
-    scan::check(source.text)?;
     let mut groups = Vec::new();
     let mut group = Vec::new();
     for token in tokenize(source)? {

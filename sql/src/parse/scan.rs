@@ -10,8 +10,18 @@ use model::{Code, Error, Result};
 /// How deep parentheses, brackets, CASE, prefix operators and the like may nest.
 pub const DEPTH_MAX: usize = 256;
 
-/// How many operators may stand in one chain without parentheses.
-const CHAIN_MAX: usize = 20_000;
+/// How many AND or OR may stand in one chain without parentheses: trees of them lean to one side and are dropped by recursion.
+const LOGIC_MAX: usize = 5_000;
+
+/// How many other operators may.
+const CHAIN_MAX: usize = 1_000;
+
+/// What nests deeper, or chains longer, is parsed and planned on a stack of its own.
+const DEPTH_PLAIN: usize = 16;
+const CHAIN_PLAIN: usize = 100;
+
+/// Bytes of that stack; only what is used becomes real.
+const STACK_BYTES: usize = 256 * 1024 * 1024;
 
 /// How long a text may be.
 pub const STATEMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -24,8 +34,10 @@ pub const TOKENS_MAX: usize = 4_000_000;
 pub struct Measure {
     /// Levels of nesting.
     pub depth: usize,
-    /// The longest chain of operators at one level.
+    /// The longest chain of operators at one level, AND and OR left out.
     pub chain: usize,
+    /// The longest chain of AND and OR.
+    pub logic: usize,
     /// Tokens, roughly.
     pub tokens: usize,
 }
@@ -39,7 +51,7 @@ pub(crate) fn check(text: &str) -> Result<Measure> {
         return Err(Error::new(Code::CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\": 0x00"));
     }
     let measure = Scan::new(text.as_bytes()).run();
-    if measure.depth > DEPTH_MAX || measure.chain > CHAIN_MAX {
+    if measure.depth > DEPTH_MAX || measure.chain > CHAIN_MAX || measure.logic > LOGIC_MAX {
         return Err(too_deep());
     }
     if measure.tokens > TOKENS_MAX {
@@ -47,6 +59,22 @@ pub(crate) fn check(text: &str) -> Result<Measure> {
             .with_hint("Send the values as parameters, or load them with COPY."));
     }
     Ok(measure)
+}
+
+/// Runs work that recurses along the nesting of a text: on a large stack where the text nests deeply.
+pub(crate) fn with_stack<T: Send>(text: &str, work: impl FnOnce() -> T + Send) -> T {
+    let measure = Scan::new(text.as_bytes()).run();
+    if measure.depth <= DEPTH_PLAIN && measure.chain <= CHAIN_PLAIN && measure.logic <= CHAIN_PLAIN {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("sql-deep".to_owned()).stack_size(STACK_BYTES);
+        let handle = thread.spawn_scoped(scope, work).expect("a thread can be started");
+        match handle.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 /// `54001`, as PostgreSQL says it.
@@ -67,6 +95,7 @@ struct Scan<'a> {
     cases: usize,
     prefixes: usize,
     chain: usize,
+    logic: usize,
     operand_before: bool,
     measure: Measure,
 }
@@ -80,6 +109,7 @@ impl<'a> Scan<'a> {
             cases: 0,
             prefixes: 0,
             chain: 0,
+            logic: 0,
             operand_before: false,
             measure: Measure::default(),
         }
@@ -197,7 +227,7 @@ impl<'a> Scan<'a> {
     fn separates(&mut self, byte: u8) {
         self.measure.tokens += 1;
         self.prefixes = 0;
-        self.chain = 0;
+        (self.chain, self.logic) = (0, 0);
         self.operand_before = false;
         if byte == b';' {
             (self.open, self.cases) = (0, 0);
@@ -222,7 +252,15 @@ impl<'a> Scan<'a> {
             self.operand();
         } else if is(b"not") || is(b"explain") || is(b"prepare") || is(b"execute") || is(b"analyze") {
             self.prefix();
-        } else if [&b"union"[..], b"intersect", b"except", b"join", b"is", b"and", b"or", b"like", b"at", b"in", b"between"]
+        } else if is(b"and") || is(b"or") {
+            self.measure.tokens += 1;
+            self.logic += 1;
+            self.measure.logic = self.measure.logic.max(self.logic);
+            // Operators on both sides of an AND are no chain.
+            self.chain = 0;
+            self.operand_before = false;
+            self.prefixes = 0;
+        } else if [&b"union"[..], b"intersect", b"except", b"join", b"is", b"like", b"at", b"in", b"between"]
             .iter()
             .any(|name| is(name))
         {

@@ -63,6 +63,8 @@ pub(crate) enum Utility {
     Lock { tables: Vec<Vec<String>>, mode: String, nowait: bool },
     /// `ANALYZE`; no tables mean all.
     Analyze { tables: Vec<Vec<String>> },
+    /// `SELECT command_status('…')`.
+    CommandStatus(String),
     /// `VACUUM`, `CHECKPOINT`: nothing to do here, accepted.
     Maintain { tag: &'static str },
     /// `CREATE COLLECTION`.
@@ -272,6 +274,15 @@ pub(crate) fn parse(source: Source<'_>, tokens: &[TokenWithSpan]) -> Result<Opti
         }
         "lock" => cursor.lock()?,
         "analyze" | "analyse" => cursor.analyze()?,
+        "select" => {
+            cursor.at += 1;
+            let asks = cursor.accept("command_status") && cursor.accept_token(&Token::LParen);
+            let Some(id) = asks.then(|| cursor.string().ok()).flatten() else { return Ok(None) };
+            if !cursor.accept_token(&Token::RParen) || cursor.at < tokens.len() {
+                return Ok(None);
+            }
+            Utility::CommandStatus(id)
+        }
         "vacuum" | "checkpoint" => {
             cursor.at = tokens.len();
             Utility::Maintain { tag: if first == "vacuum" { "VACUUM" } else { "CHECKPOINT" } }

@@ -12,7 +12,7 @@ use model::{Code, Error, Result, access::Privilege, id::ColumnNumber, schema::Ta
 use tokio::time::Instant;
 
 use super::{
-    CopyFormat, Executed, Format, Session, Status,
+    CopyChunk, CopyFormat, Executed, Format, Session, Status,
     portal::{Portal, Run},
     transaction::Committed,
 };
@@ -44,6 +44,7 @@ pub(super) struct CopyOut {
     operator: parking_lot::Mutex<Box<dyn Operator>>,
     runtime: Runtime,
     writer: CopyTo,
+    is_binary: bool,
     begun: bool,
 }
 
@@ -167,7 +168,7 @@ impl Session {
         let operator = execute::open(&planned.plan, &runtime)?;
         let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         let writer = CopyTo::new(options, &names, self.settings.text());
-        portal.run = Run::Copy(Box::new(CopyOut { operator: parking_lot::Mutex::new(operator), runtime, writer, begun: false }));
+        portal.run = Run::Copy(Box::new(CopyOut { operator: parking_lot::Mutex::new(operator), runtime, writer, is_binary: options.format == copy::Format::Binary, begun: false }));
         Ok(Executed::CopyOut(CopyFormat { format: wire_format(options), columns: names.len() }))
     }
 
@@ -175,28 +176,39 @@ impl Session {
     pub(super) async fn step_copy(&mut self, portal: &mut Portal) -> Result<Executed> {
         let Run::Copy(out) = &mut portal.run else { return Err(Error::internal("the portal copies nothing")) };
         let mut chunk = Vec::new();
+        let mut ends = Vec::new();
         if !out.begun {
             out.writer.begin(&mut chunk);
             out.begun = true;
+            // As PostgreSQL: a header line is a message, the binary signature goes with the first row.
+            if !chunk.is_empty() && !out.is_binary {
+                ends.push(chunk.len());
+            }
         }
         while chunk.len() < CHUNK_BYTES {
             match out.operator.get_mut().next().await? {
-                Some(batch) => out.writer.batch(&batch, &mut chunk),
+                Some(batch) => {
+                    for row in 0..batch.len() {
+                        out.writer.row(&batch, row, &mut chunk);
+                        ends.push(chunk.len());
+                    }
+                }
                 None => {
-                    let before = chunk.len();
                     out.writer.finish(&mut chunk);
                     let tag = format!("COPY {}", out.writer.rows());
-                    let _ = before;
                     if chunk.is_empty() {
                         portal.run = Run::Done(tag.clone());
                         return Ok(Executed::Complete(tag));
+                    }
+                    if ends.last() != Some(&chunk.len()) {
+                        ends.push(chunk.len());
                     }
                     portal.run = Run::Buffered(std::collections::VecDeque::new(), tag);
                     break;
                 }
             }
         }
-        Ok(Executed::CopyData(Bytes::from(chunk)))
+        Ok(Executed::CopyData(CopyChunk { bytes: Bytes::from(chunk), ends }))
     }
 
     /// Data of a COPY FROM STDIN.

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     cache::Prepared,
-    parse::{self, Parsed, Statement, Utility},
+    parse::{self, Parsed, Statement, Utility, literals},
 };
 
 /// The name under which the statement of a simple query runs.
@@ -26,6 +26,8 @@ pub struct SimpleStatement {
     parsed: Arc<Parsed>,
     text: Arc<str>,
     more: bool,
+    /// Numbers that were taken out of the text, with their types.
+    lifted: Option<(Vec<Value>, Vec<Option<Type>>)>,
 }
 
 impl Session {
@@ -265,7 +267,10 @@ impl Session {
         self.statements.remove("");
         self.portals.remove("");
         if let Some(prepared) = self.find_prepared(text) {
-            return Ok(vec![SimpleStatement { parsed: prepared.parsed, text: text.into(), more: false }]);
+            return Ok(vec![SimpleStatement { parsed: prepared.parsed, text: text.into(), more: false, lifted: None }]);
+        }
+        if let Some(statement) = self.lift(text).await {
+            return Ok(vec![statement]);
         }
         let result = parse::parse(text);
         let parsed = self.settle(result).await?;
@@ -275,8 +280,20 @@ impl Session {
             parsed: Arc::new(parsed),
             text: text.clone(),
             more: at + 1 < count,
+            lifted: None,
         });
         Ok(statements.collect())
+    }
+
+    /// A statement whose numbers were taken out, if a plan for it is there or can be made; else the text is parsed as it is.
+    async fn lift(&mut self, text: &str) -> Option<SimpleStatement> {
+        if self.status() == Status::Failed {
+            return None;
+        }
+        let literals::Lifted { text, values, types } = literals::lift(text)?;
+        let prepared = self.prepare(&text, &types).await.ok()?;
+        let as_sent = prepared.planned.is_some() && prepared.parameters.iter().zip(&types).all(|(ty, given)| Some(*ty) == *given);
+        as_sent.then(|| SimpleStatement { parsed: prepared.parsed, text: text.into(), more: false, lifted: Some((values, types)) })
     }
 
     /// Makes a statement of a simple query ready; its result's columns, all as text.
@@ -292,16 +309,17 @@ impl Session {
         self.more_follows = statement.more;
         let alone = !statement.more
             && statement.parsed.text.len() == statement.text.trim().trim_end_matches(';').trim_end().len();
-        let prepared = if alone {
-            self.prepare(&statement.text, &[]).await?
+        let (values, given) = statement.lifted.clone().unwrap_or_default();
+        let prepared = if alone || statement.lifted.is_some() {
+            self.prepare(&statement.text, &given).await?
         } else {
             self.prepare_parsed(statement.parsed.clone(), &statement.text, &[]).await?.0
         };
-        if !prepared.parameters.is_empty() {
+        if prepared.parameters.len() != values.len() {
             return Err(Error::new(Code::UndefinedParameter, "there is no parameter $1"));
         }
         let width = prepared.columns.as_ref().map_or(0, |columns| columns.len());
-        let mut portal = Portal::new(prepared, Vec::new(), vec![Format::Text; width]);
+        let mut portal = Portal::new(prepared, values, vec![Format::Text; width]);
         portal.deadline = self.settings.duration("statement_timeout").map(|limit| tokio::time::Instant::now() + limit);
         let description = describe(&portal);
         self.portals.insert(SIMPLE.to_owned(), portal);

@@ -128,8 +128,17 @@ pub enum Executed {
     CopyIn(CopyFormat),
     /// `COPY … TO STDOUT` begins: ask again for [`Executed::CopyData`].
     CopyOut(CopyFormat),
-    /// Bytes of a COPY to the client.
-    CopyData(Bytes),
+    /// Rows of a COPY to the client.
+    CopyData(CopyChunk),
+}
+
+/// Rows of a COPY to the client: clients expect one message for each.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CopyChunk {
+    /// All bytes.
+    pub bytes: Bytes,
+    /// Where each message ends.
+    pub ends: Vec<usize>,
 }
 
 /// What CopyInResponse and CopyOutResponse say.

@@ -17,7 +17,7 @@ use crate::{
     bind::{self, Access, Command},
     cache::{Key, Planned, Prepared},
     context::Context,
-    direct::Direct,
+    direct::{Direct, DirectUpdate},
     optimize,
     parse::{self, Parsed, Statement, Utility},
     plan::{logical::Logical, lower},
@@ -104,12 +104,12 @@ impl Session {
         let catalog = self.catalog();
         let names = self.names(catalog.clone());
         let mut context = self.context(catalog.clone(), Vec::new());
-        let bound = bind::bind(text, statement, &names, &mut context, bind::Parameters::new(given))?;
+        let bound = parse::scan::with_stack(text, || bind::bind(text, statement, &names, &mut context, bind::Parameters::new(given)))?;
         self.authorize(&catalog, &bound.access)?;
         let mut tables = BTreeSet::new();
         collect_tables(&bound.plan, &mut tables);
         let statistics = self.statistics(&catalog, &tables).await;
-        let planned = finish(bound, &catalog, &statistics, &mut context, tables)?;
+        let planned = parse::scan::with_stack(text, || finish(bound, &catalog, &statistics, &mut context, tables))?;
         Ok((Arc::new(planned), true))
     }
 
@@ -285,6 +285,7 @@ pub(super) fn finish(
         })
         .collect();
     let direct = if writes { None } else { Direct::find(&plan) };
+    let program = DirectUpdate::find(&plan);
     Ok(Planned {
         plan: Arc::new(plan),
         columns: gives_rows.then_some(described),
@@ -293,6 +294,7 @@ pub(super) fn finish(
         command,
         writes,
         direct,
+        program,
         catalog: catalog.version(),
         tables: tables.into_iter().collect(),
     })

@@ -13,6 +13,7 @@ use std::{
 
 use model::{
     Code, Error, Result, Value,
+    command::{Effect, Outcome, Rejection, Write},
     id::ColumnNumber,
     read::At,
     schema::Table,
@@ -28,7 +29,7 @@ use crate::{
     bind::{self, Command, Names},
     cache::Planned,
     context::Context,
-    direct::Direct,
+    direct::{Direct, DirectUpdate},
     dml::TableRules,
     execute::{self, Cancel, Runtime},
     expr::Expr,
@@ -132,6 +133,14 @@ impl Session {
                 // Rows are locked to the end of a transaction, if only of this statement's own.
                 self.ensure_transaction(false, true);
             }
+            if let Some(update) = &planned.program
+                && self.transaction.is_none()
+                && !self.more_follows
+                && let Some(tag) = self.run_program(update, portal).await?
+            {
+                portal.run = Run::Done(tag.clone());
+                return Ok(Executed::Complete(tag));
+            }
             return self.change_rows(planned, portal, cancel).await;
         }
         let statement = self.begin_statement();
@@ -182,6 +191,25 @@ impl Session {
         let Some(row) = row else { return Ok(Some(Vec::new())) };
         let context = || self.context(self.engine.dispatch.catalog(), portal.parameters.clone());
         Ok(Some(direct.project(&key, &row, context)?.into_iter().collect()))
+    }
+
+    /// A row program by key, sent without reading first; none if the general way must be taken.
+    async fn run_program(&mut self, update: &DirectUpdate, portal: &Portal) -> Result<Option<String>> {
+        let mut context = self.context(self.engine.dispatch.catalog(), portal.parameters.clone());
+        let Some((key, program)) = update.program(&mut context)? else { return Ok(Some("UPDATE 0".to_owned())) };
+        let write = Write::Program { table: update.table().id, key: key.into(), program, returning: false };
+        match self.send(update.partition().clone(), Vec::new(), vec![write], None).await? {
+            Outcome::Applied(receipt) => {
+                let rows = match receipt.effects.first() {
+                    Some(Effect::Rows(rows)) => *rows,
+                    Some(Effect::Row(_)) => 1,
+                    Some(Effect::Reserved { .. }) | None => 0,
+                };
+                Ok(Some(format!("UPDATE {rows}")))
+            }
+            Outcome::Rejected(Rejection::DescriptorChanged { .. }) => Ok(None),
+            Outcome::Rejected(rejection) => Err(self.rejection_error(&rejection)),
+        }
     }
 
     /// A statement of the open transaction, or one that stands alone.

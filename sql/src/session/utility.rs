@@ -29,6 +29,7 @@ impl Session {
                 let shown = known.ok_or_else(|| unrecognized(name))?;
                 Some(text_columns(&[&shown]))
             }
+            Utility::CommandStatus(_) => Some(text_columns(&["command_status"])),
             Utility::Show(None) => Some(text_columns(&["name", "setting", "description"])),
             Utility::Explain { options, .. } => {
                 let mut columns = text_columns(&["QUERY PLAN"]).to_vec();
@@ -103,6 +104,10 @@ impl Session {
                 "RESET"
             }
             Utility::Show(name) => return self.show(name.as_deref()),
+            Utility::CommandStatus(id) => {
+                let status = self.command_status(id).await?;
+                return Ok(Gave::Rows(vec![vec![status.map_or(Value::Null, Value::text)]], "SELECT 1".to_owned()));
+            }
             Utility::Discard(what) => self.discard(*what).await?,
             Utility::Declare(declare) => {
                 self.declare(declare).await?;
@@ -324,6 +329,24 @@ impl Session {
             }
         };
         Ok(Gave::Rows(text_rows(rows), "SHOW".to_owned()))
+    }
+
+    /// What became of a named command, in the default partitions of the search path's schemas: `applied`, `rejected`, or
+    /// none if it is not known there.
+    async fn command_status(&self, id: &str) -> Result<Option<&'static str>> {
+        let id: model::id::CommandId = id.parse()?;
+        let names = self.names(self.catalog());
+        for schema in &names.search_path {
+            let Some(schema) = names.catalog.find_schema(self.database, schema) else { continue };
+            let partition = model::id::PartitionId::default_of(self.database, schema.id);
+            let outcome = self.engine.dispatch.command_status(&partition, self.current_user, id).await?;
+            match outcome {
+                Some(model::command::Outcome::Applied(_)) => return Ok(Some("applied")),
+                Some(model::command::Outcome::Rejected(_)) => return Ok(Some("rejected")),
+                None => {}
+            }
+        }
+        Ok(None)
     }
 
     fn shown_isolation(&self) -> String {
