@@ -97,7 +97,7 @@ pub mod family {
     pub const FEED: u8 = 0x07;
     /// Numbers of sequences.
     pub const SEQUENCE: u8 = 0x08;
-    /// Reserved: parts of commands larger than an entry.
+    /// Parts of commands larger than an entry, by (epoch, number, sequence).
     pub const PART: u8 = 0x09;
     /// Reserved: streams and topics.
     pub const STREAM: u8 = 0x20;
@@ -121,6 +121,8 @@ pub mod due {
     pub const RECEIPT: u8 = 0x01;
     /// A partition's feed to trim, by `elapsed`; the key is empty.
     pub const FEED: u8 = 0x02;
+    /// Parts of a large command that nobody closed, to be removed, by `elapsed`; the key is (epoch, number).
+    pub const PART: u8 = 0x03;
 }
 
 /// The table number under which a partition's own counters lie.
@@ -235,6 +237,14 @@ fn push_family(out: &mut Vec<u8>, partition: &PartitionId, family: u8) {
     out.extend_from_slice(&partition.point().0.to_be_bytes());
     push_partition(out, partition.as_bytes());
     out.push(family);
+}
+
+/// What the keys of a large command's parts start with.
+pub fn parts_prefix(partition: &PartitionId, epoch: u64, number: u64) -> Vec<u8> {
+    let mut key = family_prefix(partition, family::PART);
+    key.extend_from_slice(&epoch.to_be_bytes());
+    key.extend_from_slice(&number.to_be_bytes());
+    key
 }
 
 /// The generation of a table's storage in a partition.

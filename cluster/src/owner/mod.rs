@@ -72,6 +72,10 @@ pub(crate) struct Owner {
     board: Arc<Board>,
     control: Arc<Control>,
     bringing: tokio::sync::Mutex<()>,
+    /// Held while a command that is larger than an entry is staged.
+    staging: tokio::sync::Mutex<()>,
+    /// Numbers large commands of this claim; a number is not used twice in this process.
+    staged: AtomicU64,
     feed: FeedRetention,
     /// Up to when due work of each kind was swept, by `elapsed`.
     floors: [AtomicU64; sweep::KINDS.len()],
@@ -120,6 +124,8 @@ impl Owner {
             board: parts.board,
             control: parts.control,
             bringing: tokio::sync::Mutex::default(),
+            staging: tokio::sync::Mutex::default(),
+            staged: AtomicU64::new(0),
             feed: parts.feed,
             floors: Default::default(),
         })

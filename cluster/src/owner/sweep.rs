@@ -21,7 +21,7 @@ use crate::Result;
 const PAGE_MAX: usize = 1_000;
 
 /// What is swept.
-pub(super) const KINDS: [u8; 2] = [due::RECEIPT, due::FEED];
+pub(super) const KINDS: [u8; 3] = [due::RECEIPT, due::FEED, due::PART];
 
 impl Owner {
     /// Proposes one page of each kind of due work; answers how many records were done.

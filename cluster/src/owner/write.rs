@@ -7,7 +7,11 @@
 //!   nothing about that.
 //! - What is not proposed had no effect, and its error says so.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use model::{
@@ -15,7 +19,10 @@ use model::{
     id::TableId,
     port::{LockMode, Lockable},
 };
-use storage::{codec::entry::encode_command, shard::EntryOutcome};
+use storage::{
+    codec::entry::{self, Body, Close, Entry, Part, encode_command, encode_large},
+    shard::EntryOutcome,
+};
 
 use super::{
     Owner,
@@ -27,6 +34,12 @@ use crate::{
     admission::Pass,
     raft::{self, Applied},
 };
+
+/// The largest command, in bytes: what one transaction may write.
+const TRANSACTION_BYTES_MAX: usize = 256 << 20;
+
+/// How much of a large command one entry carries.
+const PART_BYTES: usize = 2 << 20;
 
 /// What a command in flight holds until it is applied.
 struct InFlight {
@@ -62,7 +75,6 @@ impl Owner {
         lock_wait: Duration,
     ) -> Result<Outcome> {
         let started = self.timer.now();
-        self.check_size(command)?;
         self.check_room(command)?;
         if let Some(missing) = self.bring_for_command(command).await? {
             return Ok(Outcome::Rejected(Rejection::TableMissing { table: missing }));
@@ -75,19 +87,52 @@ impl Owner {
                 return Ok(Outcome::Rejected(Rejection::DeadlinePassed));
             }
         }
-        let mut entry = Vec::with_capacity(256);
-        encode_command(&mut entry, &self.stamp(), command);
-        if entry.len() > ENTRY_BYTES_MAX {
-            return Err(Error::CommandTooLarge { given: entry.len(), max: ENTRY_BYTES_MAX, unit: "bytes" });
-        }
         let in_flight: raft::InFlight = Box::new(InFlight { _locks: keep, _pass: pass });
-        match self.consensus.propose(Bytes::from(entry), Some(in_flight)).await {
+        let entry = if command.writes.len() > ENTRY_WRITES_MAX {
+            self.stage(command).await?
+        } else {
+            let mut entry = Vec::with_capacity(256);
+            encode_command(&mut entry, &self.stamp(), command);
+            if entry.len() <= ENTRY_BYTES_MAX { Bytes::from(entry) } else { self.stage(command).await? }
+        };
+        match self.consensus.propose(entry, Some(in_flight)).await {
             Ok(Applied::Shard(EntryOutcome::Command(outcome))) => Ok(outcome),
             Ok(Applied::Shard(_) | Applied::Control(_) | Applied::Nothing) => {
                 unreachable!("a command is answered with its outcome")
             }
             Err(refused) => Err(self.refused(refused)),
         }
+    }
+
+    /// Stages a command that is larger than an entry, part by part; answers the entry that closes it.
+    ///
+    /// One at a time per shard, so that what is staged is bounded. A part that is not closed has no effect.
+    async fn stage(self: &Arc<Self>, command: &Command) -> Result<Bytes> {
+        let _turn = self.staging.lock().await;
+        let mut whole = Vec::new();
+        encode_large(&mut whole, command);
+        if whole.len() > TRANSACTION_BYTES_MAX {
+            return Err(Error::CommandTooLarge { given: whole.len(), max: TRANSACTION_BYTES_MAX, unit: "bytes" });
+        }
+        let whole = Bytes::from(whole);
+        let number = self.staged.fetch_add(1, Ordering::Relaxed);
+        let partition = &command.partition;
+        let mut parts = 0;
+        for from in (0..whole.len()).step_by(PART_BYTES) {
+            let bytes = whole.slice(from..whole.len().min(from + PART_BYTES));
+            let part = Part { partition: partition.clone(), number, sequence: parts, bytes };
+            let entry = Entry { stamp: self.stamp(), body: Body::Part(part) };
+            match self.consensus.propose(entry::to_bytes(&entry), None).await {
+                Ok(Applied::Shard(EntryOutcome::Done)) => parts += 1,
+                // Another claim came in between: nothing was executed.
+                Ok(Applied::Shard(_) | Applied::Control(_) | Applied::Nothing) => {
+                    return Err(Error::NotServing { shard: self.shard });
+                }
+                Err(refused) => return Err(self.refused(refused)),
+            }
+        }
+        let close = Close { partition: partition.clone(), number, parts };
+        Ok(entry::to_bytes(&Entry { stamp: self.stamp(), body: Body::Close(close) }))
     }
 
     async fn take_locks(self: &Arc<Self>, command: &Command, wait: Duration) -> Result<Keep> {
@@ -108,9 +153,15 @@ impl Owner {
 
     /// The locks a command needs, in the order in which all commands take them.
     fn wants(&self, command: &Command) -> Vec<(Lockable, LockMode)> {
-        let mut wants = Vec::with_capacity(2 * command.writes.len() + command.conditions.len());
-        for write in &command.writes {
-            self.want_for_write(&mut wants, write);
+        let mut wants = Vec::with_capacity(2 * command.writes.len().min(ENTRY_WRITES_MAX) + command.conditions.len());
+        if command.writes.len() > ENTRY_WRITES_MAX {
+            // A large command locks its tables instead of each row: readers go on, other writers of the tables wait.
+            let tables: BTreeSet<TableId> = command.writes.iter().filter_map(table_of).collect();
+            wants.extend(tables.into_iter().map(|table| (Lockable::Table(table), LockMode::Update)));
+        } else {
+            for write in &command.writes {
+                self.want_for_write(&mut wants, write);
+            }
         }
         for condition in &command.conditions {
             want_for_condition(&mut wants, condition);
@@ -160,14 +211,6 @@ impl Owner {
                 .into_iter()
                 .map(|(index, key)| (Lockable::Unique(table, index, key), LockMode::Update)),
         );
-    }
-
-    fn check_size(&self, command: &Command) -> Result<()> {
-        let given = command.writes.len();
-        if given > ENTRY_WRITES_MAX {
-            return Err(Error::CommandTooLarge { given, max: ENTRY_WRITES_MAX, unit: "writes" });
-        }
-        Ok(())
     }
 
     /// While the disk is full, only what makes room is let through.

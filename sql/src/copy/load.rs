@@ -202,20 +202,7 @@ impl CopyFrom {
             return Err(self.name_line(error, &rows, &held).await);
         }
         self.rows += count as u64;
-        self.runtime.statement.check_size(crate::dml::TRANSACTION_BYTES_MAX)?;
-        self.check_command()
-    }
-
-    /// Refuses early what one command cannot carry: commands are not sent in parts, so a load that is all or nothing ends
-    /// at the size of a log entry (`54000`).
-    fn check_command(&self) -> Result<()> {
-        let (writes, bytes) = (self.inserter.rows_since_commit(), self.runtime.statement.with_writes(|writes| writes.bytes()));
-        if !self.options.atomic || (writes <= ENTRY_WRITES_MAX as u64 && bytes <= ENTRY_BYTES_MAX) {
-            return Ok(());
-        }
-        let message = format!("a COPY in one command cannot exceed {ENTRY_WRITES_MAX} rows or {ENTRY_BYTES_MAX} bytes");
-        Err(Error::new(Code::ProgramLimitExceeded, message)
-            .with_hint("Use COPY … WITH (atomic = off), which commits piece by piece and says how many rows it has."))
+        self.runtime.statement.check_size(crate::dml::TRANSACTION_BYTES_MAX)
     }
 
     async fn whole_rows(&mut self, made: Vec<Column>, count: usize) -> Result<Batch> {

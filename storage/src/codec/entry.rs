@@ -30,9 +30,9 @@ pub mod kind {
     pub const BACKFILL: u8 = 5;
     /// A page of due work is done.
     pub const EXPIRE: u8 = 6;
-    /// Reserved: a part of a large command.
+    /// A part of a large command.
     pub const PART: u8 = 7;
-    /// Reserved: the end of a large command.
+    /// The end of a large command: it is judged and executed.
     pub const CLOSE: u8 = 8;
     /// Reserved: a step of making a large command visible.
     pub const PUBLISH: u8 = 9;
@@ -107,6 +107,34 @@ pub enum Body {
     },
     /// Programs have the meaning of this version from here on.
     RaiseSemantics(u32),
+    /// A part of a command that is larger than an entry: staged, invisible, until its [`Body::Close`].
+    Part(Part),
+    /// All parts of a command are staged: it is judged and executed as one.
+    Close(Close),
+}
+
+/// A piece of an encoded command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// Where.
+    pub partition: PartitionId,
+    /// Which of this claim's large commands.
+    pub number: u64,
+    /// Which piece, from 0.
+    pub sequence: u32,
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
+/// The end of a large command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Close {
+    /// Where.
+    pub partition: PartitionId,
+    /// Which of this claim's large commands.
+    pub number: u64,
+    /// How many pieces there are.
+    pub parts: u32,
 }
 
 /// What a feed keeps; the entry says it, because `apply` knows no configuration.
@@ -205,7 +233,33 @@ pub fn encode(out: &mut Vec<u8>, entry: &Entry) {
             put_head(out, kind::RAISE_SEMANTICS, stamp);
             out.put_varint((*version).into());
         }
+        Body::Part(part) => {
+            put_head(out, kind::PART, stamp);
+            out.put_blob(part.partition.as_bytes());
+            out.put_varint(part.number);
+            out.put_varint(part.sequence.into());
+            out.put_blob(&part.bytes);
+        }
+        Body::Close(close) => {
+            put_head(out, kind::CLOSE, stamp);
+            out.put_blob(close.partition.as_bytes());
+            out.put_varint(close.number);
+            out.put_varint(close.parts.into());
+        }
     }
+}
+
+/// Appends a command as the pieces of a large one carry it.
+pub fn encode_large(out: &mut Vec<u8>, of: &Command) {
+    command::encode(out, of);
+}
+
+/// Reads a command from the pieces of a large one; it must be all there is.
+pub fn decode_large(bytes: &Bytes) -> Result<Command> {
+    let mut reader = Reader::new(bytes, "a large command");
+    let command = command::read(&mut reader)?;
+    reader.end()?;
+    Ok(command)
 }
 
 /// An entry's bytes.
@@ -251,6 +305,17 @@ pub fn decode(bytes: &Bytes) -> Result<Entry> {
             feed: FeedRetention { micros: reader.varint()?, records_max: reader.varint()? },
         },
         kind::RAISE_SEMANTICS => Body::RaiseSemantics(reader.u32()?),
+        kind::PART => Body::Part(Part {
+            partition: command::read_partition(&mut reader)?,
+            number: reader.varint()?,
+            sequence: reader.u32()?,
+            bytes: reader.blob()?,
+        }),
+        kind::CLOSE => Body::Close(Close {
+            partition: command::read_partition(&mut reader)?,
+            number: reader.varint()?,
+            parts: reader.u32()?,
+        }),
         other => return reader.unknown("a log entry's kind", other.into()),
     };
     reader.end()?;

@@ -142,13 +142,14 @@ impl Group<'_> {
         }
         if stamp.epoch != self.live.head.claim.epoch {
             return Ok(match entry.body {
-                Body::Command(_) => EntryOutcome::Command(Outcome::Rejected(Rejection::Fenced)),
+                Body::Command(_) | Body::Close(_) => EntryOutcome::Command(Outcome::Rejected(Rejection::Fenced)),
                 Body::Descriptors(_)
                 | Body::Claim { .. }
                 | Body::Clock
                 | Body::Backfill(_)
                 | Body::Expire { .. }
-                | Body::RaiseSemantics(_) => EntryOutcome::Fenced,
+                | Body::RaiseSemantics(_)
+                | Body::Part(_) => EntryOutcome::Fenced,
             });
         }
         self.advance(stamp.time);
@@ -159,6 +160,11 @@ impl Group<'_> {
                 EntryOutcome::Done
             }
             Body::Claim { .. } | Body::Clock => EntryOutcome::Done,
+            Body::Part(part) => {
+                self.stage(part);
+                EntryOutcome::Done
+            }
+            Body::Close(close) => EntryOutcome::Command(self.close(close, stamp)?),
             Body::Backfill(backfill) => EntryOutcome::Backfilled(self.backfill(backfill)?),
             Body::Expire { due, feed } => EntryOutcome::Expired(self.expire(due, *feed)?),
             Body::RaiseSemantics(version) => {
@@ -180,7 +186,7 @@ impl Group<'_> {
     }
 
     /// At most once, in time, then judged and executed.
-    fn command(&mut self, command: &Command, stamp: &Stamp) -> Result<Outcome> {
+    pub(super) fn command(&mut self, command: &Command, stamp: &Stamp) -> Result<Outcome> {
         let ticket = match self.judge_identity(command)? {
             Judged::Answer(outcome) => return Ok(outcome),
             Judged::Execute(ticket) => ticket,

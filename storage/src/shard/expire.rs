@@ -32,6 +32,7 @@ impl Group<'_> {
             match due.kind {
                 due::RECEIPT => self.forget_receipt(&due)?,
                 due::FEED => self.trim_feed(&due.partition, retention)?,
+                due::PART => self.forget_parts(&due)?,
                 kind => return Err(Error::damaged(format!("due work of kind {kind}"))),
             }
         }

@@ -22,6 +22,7 @@ mod expire;
 mod identity;
 mod image;
 mod overlay;
+mod part;
 mod read;
 mod table;
 #[cfg(test)]

@@ -63,7 +63,7 @@ fn a_kind_or_version_that_is_not_known_is_told_apart_from_damage() {
         changed[at] = byte;
         entry::decode(&changed.into())
     };
-    for reserved in [entry::kind::PART, entry::kind::SPLIT, entry::kind::ANCHOR, 200] {
+    for reserved in [entry::kind::PUBLISH, entry::kind::SPLIT, entry::kind::ANCHOR, 200] {
         assert!(matches!(with(0, reserved), Err(Error::Unknown { .. })), "{reserved}");
     }
     assert!(matches!(with(1, 2), Err(Error::Unknown { number: 2, .. })));

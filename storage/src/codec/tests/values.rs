@@ -22,7 +22,7 @@ use model::{
 
 use crate::codec::{
     control::{Answer, Body as ControlBody, Request},
-    entry::{Backfill, Body, Descriptors, Entry, FeedRetention, Held, Stamp},
+    entry::{Backfill, Body, Close, Descriptors, Entry, FeedRetention, Held, Part, Stamp},
 };
 
 const T: TableId = TableId(300);
@@ -213,6 +213,8 @@ pub(super) fn entries() -> Vec<(&'static str, Entry)> {
         ),
         ("expire", Body::Expire { due: vec![bytes("due")], feed: FeedRetention::default() }),
         ("raise", Body::RaiseSemantics(1)),
+        ("part", Body::Part(Part { partition: partition(), number: 3, sequence: 1, bytes: bytes("piece") })),
+        ("close", Body::Close(Close { partition: partition(), number: 3, parts: 2 })),
     ];
     bodies.into_iter().map(|(name, body)| (name, Entry { stamp, body })).collect()
 }

@@ -1,0 +1,86 @@
+//! Commands larger than a log entry: their parts are staged, and one closing entry judges and executes the whole.
+//!
+//! Invariants:
+//! - Staged parts are seen by no read and by no other command. They lie under their partition, so that images and splits
+//!   carry them.
+//! - Parts belong to the claim that proposed them. Under a newer one they are never executed; what nobody closed in
+//!   [`KEPT_MICROS`] is removed by a due record.
+//!
+//! Not here: the cutting into parts (`cluster::owner`).
+
+use bytes::{Bytes, BytesMut};
+use model::command::{Command, Outcome, Rejection};
+
+use super::apply::Group;
+use crate::{
+    codec::entry::{self, Close, Part, Stamp},
+    error::{Error, Result},
+    keyspace::{self, Due, due, family},
+};
+
+/// How long parts wait to be closed, in microseconds of `elapsed`.
+const KEPT_MICROS: u64 = 3_600 * 1_000_000;
+
+/// A large command has at most so many parts.
+const PARTS_MAX: usize = 4_096;
+
+impl Group<'_> {
+    /// Keeps a part until its command is closed.
+    pub(super) fn stage(&mut self, part: &Part) {
+        let epoch = self.live.head.claim.epoch.0;
+        let mut key = keyspace::parts_prefix(&part.partition, epoch, part.number);
+        if part.sequence == 0 {
+            let until = self.live.head.time.elapsed.saturating_add(KEPT_MICROS);
+            let name = load_name(epoch, part.number);
+            self.overlay.put(keyspace::due_key(due::PART, until, &part.partition, &name), Bytes::new());
+        }
+        key.extend_from_slice(&part.sequence.to_be_bytes());
+        self.overlay.put(key, part.bytes.clone());
+    }
+
+    /// Judges and executes the command whose parts are staged.
+    pub(super) fn close(&mut self, close: &Close, stamp: &Stamp) -> Result<Outcome> {
+        match self.take_parts(close)? {
+            Some(command) => self.command(&command, stamp),
+            // Removed because it took too long: nothing of it was executed.
+            None => Ok(Outcome::Rejected(Rejection::Fenced)),
+        }
+    }
+
+    fn take_parts(&mut self, close: &Close) -> Result<Option<Command>> {
+        let epoch = self.live.head.claim.epoch.0;
+        let prefix = keyspace::parts_prefix(&close.partition, epoch, close.number);
+        let mut whole = BytesMut::new();
+        for sequence in 0..close.parts {
+            let mut key = prefix.clone();
+            key.extend_from_slice(&sequence.to_be_bytes());
+            let Some(bytes) = self.overlay.get(&key)? else { return Ok(None) };
+            whole.extend_from_slice(&bytes);
+            self.overlay.delete(key);
+        }
+        let command = entry::decode_large(&whole.freeze())?;
+        if command.partition != close.partition {
+            return Err(Error::damaged("a large command of another partition than its parts"));
+        }
+        Ok(Some(command))
+    }
+
+    /// Removes the parts of a command that nobody closed.
+    pub(super) fn forget_parts(&mut self, due: &Due) -> Result<()> {
+        let mut prefix = keyspace::family_prefix(&due.partition, family::PART);
+        prefix.extend_from_slice(&due.suffix);
+        let end = model::read::after_prefix(&prefix);
+        for (key, _) in self.overlay.range(&prefix, end.as_deref(), PARTS_MAX)? {
+            self.overlay.delete(key);
+        }
+        Ok(())
+    }
+}
+
+/// The name of a large command inside its partition.
+fn load_name(epoch: u64, number: u64) -> [u8; 16] {
+    let mut name = [0; 16];
+    name[..8].copy_from_slice(&epoch.to_be_bytes());
+    name[8..].copy_from_slice(&number.to_be_bytes());
+    name
+}
