@@ -37,6 +37,8 @@ pub(super) struct Connection {
     pub(super) text: String,
     /// Texts of prepared statements.
     pub(super) texts: Texts,
+    /// Parameters as the client knows them.
+    reported: Vec<(&'static str, String)>,
 }
 
 /// What waiting for the client came to.
@@ -58,14 +60,16 @@ impl Connection {
             is_skipping: false,
             text: String::new(),
             texts: Texts::default(),
+            reported: Vec::new(),
         }
     }
 
     /// The answer to a login: what the client needs to know.
     pub(super) async fn greet(&mut self) -> std::io::Result<()> {
         self.link.output.authentication_ok();
-        for (name, value) in self.session.reported_parameters() {
-            self.link.output.parameter(name, &value);
+        self.reported = self.session.reported_parameters();
+        for (name, value) in &self.reported {
+            self.link.output.parameter(name, value);
         }
         drop(self.session.drain_parameters());
         let entry = self.membership.entry();
@@ -205,9 +209,7 @@ impl Connection {
             self.is_skipping = false;
         }
         self.put_notices();
-        for (name, value) in self.session.drain_parameters() {
-            self.link.output.parameter(name, &value);
-        }
+        self.put_parameters();
         self.put_ready();
         self.flush().await
     }
@@ -269,6 +271,23 @@ impl Connection {
     pub(super) fn put_notices(&mut self) {
         for notice in self.session.drain_notices() {
             put_notice(&mut self.link.output, notice.severity, &notice.error);
+        }
+    }
+
+    /// Tells the client of parameters that are no longer as it knows them.
+    fn put_parameters(&mut self) {
+        for (name, value) in self.session.drain_parameters() {
+            match self.reported.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, known)) if *known == value => {}
+                Some((_, known)) => {
+                    self.link.output.parameter(name, &value);
+                    *known = value;
+                }
+                None => {
+                    self.link.output.parameter(name, &value);
+                    self.reported.push((name, value));
+                }
+            }
         }
     }
 

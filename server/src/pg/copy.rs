@@ -5,7 +5,7 @@
 //! - A client that goes in the middle, or says CopyFail, leaves nothing of that COPY behind.
 
 use model::{Code, Error, Result};
-use sql::session::{CopyFormat, Executed, Format, Session};
+use sql::session::{CopyChunk, CopyFormat, Executed, Format, Session};
 
 use super::{
     attend::{End, Operation},
@@ -25,17 +25,21 @@ pub(super) fn wire_format(format: CopyFormat) -> encode::Format {
     }
 }
 
-/// Sends bytes of COPY TO STDOUT.
+/// Sends rows of COPY TO STDOUT, a message each.
 pub(super) async fn send(
-    bytes: &[u8],
+    chunk: &CopyChunk,
     link: &mut Link,
     operation: &mut Operation<'_>,
 ) -> Result<Result<()>, End> {
-    link.output.copy_data(bytes);
-    if link.output.len() >= BUFFER_BYTES_MAX {
-        operation.flush(link).await?;
-        if let Some(error) = operation.stopped() {
-            return Ok(Err(error));
+    let mut from = 0;
+    for end in &chunk.ends {
+        link.output.copy_data(&chunk.bytes[from..*end]);
+        from = *end;
+        if link.output.len() >= BUFFER_BYTES_MAX {
+            operation.flush(link).await?;
+            if let Some(error) = operation.stopped() {
+                return Ok(Err(error));
+            }
         }
     }
     Ok(Ok(()))

@@ -206,8 +206,14 @@ impl Connection {
             Err(error) => return Ok(Err(error)),
         };
         let mut context: Option<value::Context> = None;
-        let mut is_copying = false;
+        let (mut is_begun, mut copying) = (false, None);
         loop {
+            if let (Some(format), Executed::CopyData(_) | Executed::Complete(_)) = (copying, &step)
+                && !is_begun
+            {
+                link.output.copy_begin(b'H', copy::wire_format(format), format.columns);
+                is_begun = true;
+            }
             match step {
                 Executed::Rows(page) => {
                     if page.len() > FEW_ROWS {
@@ -226,7 +232,7 @@ impl Connection {
                     return Ok(Ok(()));
                 }
                 Executed::Complete(tag) => {
-                    if is_copying {
+                    if copying.is_some() {
                         link.output.copy_done();
                     }
                     drop(operation);
@@ -250,11 +256,10 @@ impl Connection {
                 }
                 Executed::CopyOut(format) => {
                     operation.limit_waits(session.statement_timeout());
-                    is_copying = true;
-                    link.output.copy_begin(b'H', copy::wire_format(format), format.columns);
+                    copying = Some(format);
                 }
-                Executed::CopyData(bytes) => {
-                    if let Err(error) = copy::send(&bytes, link, &mut operation).await? {
+                Executed::CopyData(chunk) => {
+                    if let Err(error) = copy::send(&chunk, link, &mut operation).await? {
                         return Ok(Err(error));
                     }
                 }

@@ -66,17 +66,25 @@ impl Connection {
             Ok(description) => description,
             Err(error) => return Ok(Err(error)),
         };
-        if let Some(columns) = &description.columns {
-            link.output.columns(columns, |_| encode::Format::Text);
-        }
         let columns = description.columns.as_deref().unwrap_or_default();
         let context = rows::context_of(columns, &description.formats, session);
-        let mut is_copying = false;
+        let (mut is_described, mut copying) = (false, None);
         loop {
             let step = match operation.run(link, session.resume_simple()).await? {
                 Ok(step) => step,
                 Err(error) => return Ok(Err(error)),
             };
+            // What a result looks like is said when it is known that there is one.
+            if let (false, Some(columns)) = (is_described, &description.columns) {
+                link.output.columns(columns, |_| encode::Format::Text);
+                is_described = true;
+            }
+            if let (Some(format), Executed::CopyData(_) | Executed::Complete(_)) = (copying, &step)
+                && !is_described
+            {
+                link.output.copy_begin(b'H', copy::wire_format(format), format.columns);
+                is_described = true;
+            }
             match step {
                 Executed::Rows(page) => {
                     if page.len() > FEW_ROWS {
@@ -89,7 +97,7 @@ impl Connection {
                 }
                 Executed::Suspended => return Ok(Err(Error::internal("a simple query was suspended"))),
                 Executed::Complete(tag) => {
-                    if is_copying {
+                    if copying.is_some() {
                         link.output.copy_done();
                     }
                     drop(operation);
@@ -123,11 +131,10 @@ impl Connection {
                 }
                 Executed::CopyOut(format) => {
                     operation.limit_waits(session.statement_timeout());
-                    is_copying = true;
-                    link.output.copy_begin(b'H', copy::wire_format(format), format.columns);
+                    copying = Some(format);
                 }
-                Executed::CopyData(bytes) => {
-                    if let Err(error) = copy::send(&bytes, link, &mut operation).await? {
+                Executed::CopyData(chunk) => {
+                    if let Err(error) = copy::send(&chunk, link, &mut operation).await? {
                         return Ok(Err(error));
                     }
                 }

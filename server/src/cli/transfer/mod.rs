@@ -52,7 +52,7 @@ pub(super) struct ImportOptions {
     #[arg(long, default_value = "")]
     null: String,
     /// Rows per statement
-    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     chunk_rows_max: u32,
     /// Give up after so many refused rows
     #[arg(long, default_value_t = 1_000)]
