@@ -2,6 +2,8 @@
 //!
 //! Invariants: every test has a server and a directory of its own; nothing sleeps and no port is fixed.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
