@@ -172,6 +172,41 @@ impl Metrics {
     }
 }
 
+/// What the node below counts: shards by number, which are at most 64.
+pub fn render_node(stats: &cluster::Stats, sql_bytes: usize) -> String {
+    let mut text = String::with_capacity(4096);
+    let mut line = |name: &str, kind: &str, help: &str, value: u64| {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n");
+    };
+    let log = &stats.log;
+    line("storage_log_entries_total", "counter", "Entries written.", log.entries);
+    line("storage_log_bytes_total", "counter", "Bytes written.", log.bytes);
+    line("storage_log_syncs_total", "counter", "Writes with a sync.", log.syncs);
+    line("storage_log_segments", "gauge", "Segments on disk.", log.segments as u64);
+    line("storage_log_queue_bytes", "gauge", "Bytes that wait for the writer.", log.queue_bytes as u64);
+    line(
+        "storage_log_is_full",
+        "gauge",
+        "1 if writes are refused for want of room.",
+        u64::from(log.read_only),
+    );
+    line("storage_engine_journals", "gauge", "Journals with data not flushed.", stats.journals as u64);
+    line("sql_memory_bytes", "gauge", "Bytes that statements hold.", sql_bytes as u64);
+    let per_shard: [(&str, &str, fn(&cluster::ShardStats) -> u64); 4] = [
+        ("cluster_shard_revision", "Newest revision.", |shard| shard.revision.0),
+        ("cluster_shard_is_owned", "1 if this node owns it.", |shard| u64::from(shard.owned)),
+        ("cluster_shard_inside", "Requests inside.", |shard| shard.inside as u64),
+        ("cluster_shard_read_points", "Open read points.", |shard| shard.read_points as u64),
+    ];
+    for (name, help, of) in per_shard {
+        let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n");
+        for shard in &stats.shards {
+            let _ = writeln!(text, "{name}{{shard=\"{}\"}} {}", shard.shard.0, of(shard));
+        }
+    }
+    text
+}
+
 /// Resident memory of this process, from `/proc`.
 pub fn resident_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;

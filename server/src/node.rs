@@ -29,7 +29,7 @@ use crate::{
     descriptors,
     exit::{Failure, Kind},
     grpc, http, mcp,
-    metrics::Metrics,
+    metrics::{Metrics, render_node},
     pg,
     session::{Ending, Registry, handler::Callers},
     shutdown::Shutdown,
@@ -41,7 +41,7 @@ const STOP_MAX: Duration = Duration::from_secs(5);
 
 /// A server that serves.
 pub struct Server {
-    node: cluster::Node,
+    node: Arc<cluster::Node>,
     registry: Arc<Registry>,
     tasks: Tasks,
     shutdown: Shutdown,
@@ -83,7 +83,7 @@ impl Server {
         };
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let options = node_options(&config, &bootstrap, clock.clone())?;
-        let node = cluster::Node::open(options).await.map_err(model::Error::from)?;
+        let node = Arc::new(cluster::Node::open(options).await.map_err(model::Error::from)?);
         let dispatch: Arc<dyn Dispatch> = node.router();
 
         let tasks = Tasks::default();
@@ -111,13 +111,23 @@ impl Server {
         };
         tasks.spawn("sql door", pg::serve(listeners.sql, Arc::new(door)));
         let database = first_database(&dispatch);
-        let callers =
-            Callers::new(secrets, engine, dispatch, metrics.clone(), database, config.sql.operations_max);
+        let callers = Callers::new(
+            secrets,
+            engine.clone(),
+            dispatch,
+            metrics.clone(),
+            database,
+            config.sql.operations_max,
+        );
         let callers: grpc::Callers = {
             let callers = Arc::new(callers);
             Arc::new(move |token: &str| callers.find(token))
         };
-        let door = http::Door { metrics, shutdown: shutdown.clone() };
+        let more = {
+            let (node, engine) = (node.clone(), engine.clone());
+            Arc::new(move || render_node(&node.stats(), engine.memory_used()))
+        };
+        let door = http::Door { metrics, more, shutdown: shutdown.clone() };
         let routes = http::routes(door.clone(), mcp::routes(callers.clone(), mcp_options(&config)));
         tasks.spawn("http door", http::serve(listeners.http, routes, door, tasks.clone()));
         let draining = shutdown.draining_token();

@@ -42,6 +42,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct Door {
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// What the parts below the doors count, in the same format.
+    pub more: Arc<dyn Fn() -> String + Send + Sync>,
     /// When to stop.
     pub shutdown: Shutdown,
 }
@@ -68,7 +70,8 @@ async fn ready(State(door): State<Door>) -> (StatusCode, &'static str) {
 
 async fn metrics(State(door): State<Door>) -> Response {
     door.metrics.http_requests.increment();
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], door.metrics.render()).into_response()
+    let text = door.metrics.render() + &(door.more)();
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
 /// Takes connections until draining begins.
@@ -126,6 +129,10 @@ mod tests {
 
     use super::*;
 
+    fn door() -> Door {
+        Door { metrics: Arc::default(), more: Arc::new(String::new), shutdown: Shutdown::default() }
+    }
+
     async fn get(address: SocketAddr, path: &str) -> String {
         let mut socket = TcpStream::connect(address).await.unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -137,7 +144,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_draining_server_is_live_but_not_ready() {
-        let door = Door { metrics: Arc::default(), shutdown: Shutdown::default() };
+        let door = door();
         let answer = ready(State(door.clone())).await;
         assert_eq!(answer.0, StatusCode::OK);
         door.shutdown.drain();
@@ -148,7 +155,7 @@ mod tests {
     async fn health_and_metrics_are_served_until_the_drain() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let door = Door { metrics: Arc::default(), shutdown: Shutdown::default() };
+        let door = door();
         let tasks = Tasks::default();
         let serving = serve(listener, routes(door.clone(), Router::new()), door.clone(), tasks.clone());
         tasks.spawn("serve", serving);
