@@ -29,10 +29,10 @@ pub(crate) fn fold_expr(expr: &mut Expr, context: &mut Context) {
     }
     expr.for_each_child_mut(&mut |child| fold_expr(child, context));
     simplify(expr);
-    if is_foldable(expr) {
-        if let Ok(value) = eval::value(context, expr, &[]) {
-            expr.kind = Kind::Constant(value);
-        }
+    if is_foldable(expr)
+        && let Ok(value) = eval::value(context, expr, &[])
+    {
+        expr.kind = Kind::Constant(value);
     }
 }
 

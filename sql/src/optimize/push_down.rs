@@ -169,15 +169,17 @@ fn push_join(join: Join, conditions: Vec<Expr>) -> Logical {
         read_columns(condition, &mut read);
         read.is_disjoint(other)
     };
+    let stays_low = |condition: &Expr| {
+        let of = |side: &Logical, other: &BTreeSet<usize>| reads_only(condition, other) && !is_join(side);
+        of(&left, &right_ids) || of(&right, &left_ids)
+    };
     let (mut to_left, mut to_right, mut to_on, mut above) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for condition in conditions {
         let left_only = reads_only(&condition, &right_ids);
         let right_only = reads_only(&condition, &left_ids);
         match kind {
             // A sub-query is run on the rows that joining leaves, unless it is of one relation.
-            JoinKind::Inner if holds_subquery(&condition) && !(left_only && !is_join(&left) || right_only && !is_join(&right)) => {
-                above.push(condition);
-            }
+            JoinKind::Inner if holds_subquery(&condition) && !stays_low(&condition) => above.push(condition),
             JoinKind::Inner if left_only && !right_only => to_left.push(condition),
             JoinKind::Inner if right_only && !left_only => to_right.push(condition),
             JoinKind::Inner if left_only => above.push(condition),
