@@ -24,6 +24,8 @@ use crate::{
     exit::{Failure, Kind},
 };
 
+/// Far more than any gate allows: a slow start is a figure, not an error, also on a machine that does other things.
+const READY_MAX: Duration = Duration::from_secs(180);
 const STOP_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -52,7 +54,7 @@ impl Launch {
             log: log.into(),
             settings: Vec::new(),
             environment: Vec::new(),
-            ready_max: Duration::from_secs(60),
+            ready_max: READY_MAX,
         }
     }
 

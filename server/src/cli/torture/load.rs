@@ -69,11 +69,11 @@ pub(super) fn prepare(client: &mut Client, workers: u32) -> Result<(), ClientErr
     ] {
         run(client, sql)?;
     }
-    for account in 0..ACCOUNTS {
-        run(client, &format!("INSERT INTO torture_accounts VALUES ({account}, {BALANCE})"))?;
-    }
+    let accounts: Vec<String> = (0..ACCOUNTS).map(|account| format!("({account}, {BALANCE})")).collect();
+    run(client, &format!("INSERT INTO torture_accounts VALUES {}", accounts.join(", ")))?;
+    let counters: Vec<String> = (0..workers).map(|worker| format!("({worker}, 0)")).collect();
+    run(client, &format!("INSERT INTO torture_counters VALUES {}", counters.join(", ")))?;
     for worker in 0..workers {
-        run(client, &format!("INSERT INTO torture_counters VALUES ({worker}, 0)"))?;
         run(client, &format!("CREATE TABLE torture_scratch_{worker} (n bigint)"))?;
     }
     Ok(())

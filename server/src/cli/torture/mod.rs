@@ -38,6 +38,8 @@ use ledger::{Counts, Ledger};
 
 const SECS_BETWEEN_MIN: f64 = 0.05;
 const LIVENESS: Duration = Duration::from_secs(1);
+/// So often the load is tried before a server that answers nothing counts as one that does nothing.
+const LIVENESS_ATTEMPTS_MAX: u32 = 20;
 /// A server gets this long beyond what it is held to, so that a slow start is reported as one.
 const READY_GRACE: Duration = Duration::from_secs(60);
 
@@ -290,14 +292,19 @@ impl<'a> Run<'a> {
     fn live_on(&mut self) -> Result<(), Failure> {
         let target = self.child.as_ref().expect("a server runs after the last round").target().clone();
         let before = self.counts().acknowledged();
-        self.load(&target, || {
-            pause(LIVENESS);
-            Ok(())
-        })?;
+        for _ in 0..LIVENESS_ATTEMPTS_MAX {
+            self.load(&target, || {
+                pause(LIVENESS);
+                Ok(())
+            })?;
+            self.audit()?;
+            if self.counts().acknowledged() > before {
+                break;
+            }
+        }
         if self.counts().acknowledged() == before {
             return Err(Failure::new(Kind::Answer, "the server runs and does nothing"));
         }
-        self.audit()?;
         if let Some(mut child) = self.child.take() {
             let status = child.stop()?;
             if !status.success() {
