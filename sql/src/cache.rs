@@ -15,7 +15,7 @@ use std::{
 
 use model::{
     Type,
-    id::{CatalogVersion, DatabaseId, TableId},
+    id::{CatalogVersion, DatabaseId},
     request::Column,
 };
 use parking_lot::Mutex;
@@ -48,15 +48,12 @@ pub(crate) struct Planned {
     /// How it runs as a row program, if it can.
     pub(crate) program: Option<DirectUpdate>,
     pub(crate) catalog: CatalogVersion,
-    pub(crate) tables: Vec<TableId>,
 }
 
 /// A statement that was parsed.
 #[derive(Clone, Debug)]
 pub(crate) struct Prepared {
     pub(crate) parsed: Arc<Parsed>,
-    /// The types the client gave.
-    pub(crate) given: Vec<Option<Type>>,
     /// The plan, for what is planned.
     pub(crate) planned: Option<Arc<Planned>>,
     /// The types of all parameters.

@@ -11,6 +11,7 @@ use model::{
     time::Clock,
 };
 use parking_lot::Mutex;
+use rand::{RngCore, SeedableRng, rngs::StdRng};
 
 use crate::{
     cache::Cache,
@@ -36,6 +37,8 @@ pub struct Options {
     pub spill_bytes_max: u64,
     /// How long a lock is waited for where `lock_timeout` is 0.
     pub lock_wait: Duration,
+    /// The seed of random numbers, for tests; none takes it from the system.
+    pub seed: Option<u64>,
     /// The version that `version()` shows.
     pub version: String,
 }
@@ -49,6 +52,7 @@ impl Default for Options {
             spill_directory: std::env::temp_dir().join("keystead-spill"),
             spill_bytes_max: 16 << 30,
             lock_wait: Duration::from_secs(3_600),
+            seed: None,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
@@ -64,6 +68,7 @@ pub struct Engine {
     pub(crate) pool: Arc<Pool>,
     pub(crate) spill: Arc<spill::Directory>,
     pub(crate) registry: Arc<Registry>,
+    random: Mutex<StdRng>,
 }
 
 /// Who is here.
@@ -97,8 +102,14 @@ impl Engine {
             pool: Pool::new(options.memory_bytes_max),
             spill: spill::Directory::open(options.spill_directory.clone(), options.spill_bytes_max),
             registry: Arc::default(),
+            random: Mutex::new(options.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64)),
             options,
         })
+    }
+
+    /// A random number that nobody can foretell, unless the options gave a seed.
+    pub(crate) fn random(&self) -> u64 {
+        self.random.lock().next_u64()
     }
 
     /// What every session does now.

@@ -411,7 +411,7 @@ fn is_pure_cast(from: Type, to: Type) -> bool {
                 Type::Date | Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval | Type::Bytea
             )
     };
-    from == to || !(depends(from) || depends(to)) || (depends(from) && from == to)
+    from == to || !(depends(from) || depends(to))
 }
 
 impl std::fmt::Debug for Function {

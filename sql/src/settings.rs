@@ -32,6 +32,8 @@ enum Shape {
     DateStyle,
     Encoding,
     List,
+    /// A command id, or nothing.
+    CommandId,
     /// Only shown.
     Fixed,
 }
@@ -78,7 +80,7 @@ static KNOWN: &[Parameter] = &[
     reported("IntervalStyle", "postgres", Shape::Choice(&["postgres"]), "Sets the display format for interval values."),
     reported("is_superuser", "off", Shape::Fixed, "Shows whether the current user is a superuser."),
     parameter("jit", "off", Shape::Bool, "Allow JIT compilation."),
-    parameter("keystead.command_id", "", Shape::Text, "Names the next write, so that it is safe to send again."),
+    parameter("keystead.command_id", "", Shape::CommandId, "Names the next write, so that it is safe to send again."),
     parameter("keystead.multi_partition", "off", Shape::Choice(&["off", "each"]), "Whether one statement may change several partitions, one command each."),
     parameter("lc_collate", "C", Shape::Fixed, "Shows the collation order locale."),
     parameter("lc_ctype", "C", Shape::Fixed, "Shows the character classification and case conversion locale."),
@@ -178,7 +180,7 @@ impl Settings {
             None => return Err(unrecognized(name)),
         };
         let mut state = self.0.lock();
-        let value = state.reset.get(&key).cloned();
+        let value = state.reset_value(&key);
         state.put(key, value, local);
         Ok(())
     }
@@ -190,7 +192,7 @@ impl Settings {
             let keeps = matches!(key.as_str(), "session_authorization" | "role" | "is_superuser" | "transaction_isolation" | "transaction_read_only");
             if !keeps {
                 let mut state = self.0.lock();
-                let value = state.reset.get(&key).cloned();
+                let value = state.reset_value(&key);
                 state.put(key, value, false);
             }
         }
@@ -305,6 +307,12 @@ impl Settings {
 }
 
 impl State {
+    /// What a parameter is reset to; a placeholder stays, empty.
+    fn reset_value(&self, key: &str) -> Option<String> {
+        let known = find(key).is_some();
+        self.reset.get(key).cloned().or_else(|| (!known).then(String::new))
+    }
+
     fn put(&mut self, key: String, value: Option<String>, local: bool) {
         self.generation += 1;
         let old = match &value {
@@ -398,6 +406,8 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
     };
     match parameter.shape {
         Shape::Text | Shape::List => Ok(value.to_owned()),
+        Shape::CommandId if value.is_empty() => Ok(String::new()),
+        Shape::CommandId => value.parse::<model::id::CommandId>().map(|id| id.to_string()),
         Shape::Fixed => Err(fixed(parameter.name)),
         Shape::Bool => match value.to_ascii_lowercase().as_str() {
             "on" | "true" | "yes" | "1" | "t" | "y" => Ok("on".to_owned()),
@@ -422,6 +432,13 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
             found.map(|choice| (*choice).to_owned()).ok_or_else(|| {
                 invalid().with_hint(format!("Available values: {}.", choices.join(", ")))
             })
+        }
+        // A number is hours east of UTC; POSIX names count westwards.
+        Shape::Zone if value.trim().parse::<f64>().is_ok() => {
+            let hours: f64 = value.trim().parse().map_err(|_| invalid())?;
+            let minutes = (-hours * 60.0).round() as i64;
+            let text = format!("{}{}:{:02}", if minutes < 0 { "-" } else { "" }, minutes.abs() / 60, minutes.abs() % 60);
+            Zone::parse(&text).map(|zone| zone.name().to_owned()).map_err(|_| invalid())
         }
         Shape::Zone => Zone::parse(value).map(|zone| zone.name().to_owned()).map_err(|_| invalid()),
         Shape::DateStyle => date_style(value).ok_or_else(invalid),

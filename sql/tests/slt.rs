@@ -67,12 +67,20 @@ fn shown(cell: Option<String>) -> String {
         None => "NULL".to_owned(),
         Some(text) if text.is_empty() => "(empty)".to_owned(),
         Some(text) => {
-            let escaped = text.replace('\\', "\\\\").replace('\n', "\\n").replace('\t', "\\t").replace('\r', "\\r");
-            match escaped.strip_suffix(' ') {
-                Some(rest) => format!("{rest}\\x20"),
-                None => escaped,
-            }
+            text.replace('\\', "\\\\").replace('\n', "\\n").replace('\t', "\\t").replace('\r', "\\r")
         }
+    }
+}
+
+/// A row as one line; a blank at its end is written out.
+fn line_of(cells: Vec<String>) -> String {
+    if cells.is_empty() {
+        return "(no columns)".to_owned();
+    }
+    let line = cells.join("|");
+    match line.strip_suffix(' ') {
+        Some(rest) => format!("{rest}\\x20"),
+        None => line,
     }
 }
 
@@ -89,7 +97,7 @@ async fn check(connection: &mut Connection, record: &Record) -> Result<(), Strin
         }
         (["query", ..], Ok(answer)) => {
             let mut got: Vec<String> =
-                answer.rows.into_iter().map(|row| row.into_iter().map(shown).collect::<Vec<_>>().join("|")).collect();
+                answer.rows.into_iter().map(|row| line_of(row.into_iter().map(shown).collect())).collect();
             let mut expected = record.rows.clone().unwrap_or_default();
             if words.contains(&"rowsort") {
                 got.sort();

@@ -246,6 +246,10 @@ impl Binder<'_> {
                 return self.call(function, Vec::new(), span);
             }
             if let Some(relation) = frame.scope.find_relation_anywhere(&path[0]) {
+                if let (true, [(_, id)]) = (relation.scalar, &relation.columns[..]) {
+                    frame.places.entry(*id).or_insert(span);
+                    return Ok(self.columns.read(*id));
+                }
                 let fields = relation.columns.iter().map(|(_, id)| self.columns.read(*id)).collect();
                 return Ok(Expr::new(Kind::Row(fields), Type::Record));
             }
@@ -647,30 +651,26 @@ impl Binder<'_> {
         if any {
             return self.any_all_bound(value, symbol, pattern, false, frame, inner.span());
         }
-        let mut right = self.expr(pattern, frame)?;
+        let right = self.expr(pattern, frame)?;
         if let Some(escape) = escape {
             let escape_expr = self.expr(escape, frame)?;
             let negated = symbol.starts_with('!');
-            let function = if symbol.ends_with('*') { "ilike_escape" } else { "like_escape" };
-            let three = function == "ilike_escape" || crate::functions::find_functions("like_escape").iter().any(|at| at.parameters.len() == 3);
-            if three {
-                let arguments = vec![(value, inner.span()), (right, pattern.span()), (escape_expr, escape.span())];
-                let found = self.call(function, arguments, pattern.span())?;
-                return Ok(if negated { Expr::new(Kind::Not(Box::new(found)), Type::Bool) } else { found });
-            }
-            right = self.call("like_escape", vec![(right, pattern.span()), (escape_expr, escape.span())], pattern.span())?;
+            let function = if symbol.ends_with('*') { "texticlike" } else { "like" };
+            let arguments = vec![(value, inner.span()), (right, pattern.span()), (escape_expr, escape.span())];
+            let found = self.call(function, arguments, pattern.span())?;
+            return Ok(if negated { Expr::new(Kind::Not(Box::new(found)), Type::Bool) } else { found });
         }
         self.operate(symbol, (value, inner.span()), (right, pattern.span()))
     }
 
     fn similar(&mut self, negated: bool, inner: &ast::Expr, pattern: &ast::Expr, escape: Option<&ast::Expr>, frame: &mut Frame<'_>) -> Result<Expr> {
         let value = self.expr(inner, frame)?;
-        let mut arguments = vec![(self.expr(pattern, frame)?, pattern.span())];
+        let mut arguments = vec![(value, inner.span()), (self.expr(pattern, frame)?, pattern.span())];
         if let Some(escape) = escape {
             arguments.push((self.expr(escape, frame)?, escape.span()));
         }
-        let regex = self.call("similar_to_escape", arguments, pattern.span())?;
-        self.operate(if negated { "!~" } else { "~" }, (value, inner.span()), (regex, pattern.span()))
+        let found = self.call("similar_to", arguments, pattern.span())?;
+        Ok(if negated { Expr::new(Kind::Not(Box::new(found)), Type::Bool) } else { found })
     }
 
     fn any_all(

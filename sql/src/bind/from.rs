@@ -39,7 +39,7 @@ use crate::{
 
 impl Binder<'_> {
     /// FROM: without relations, one row.
-    pub(super) fn from_clause<'p>(
+    pub(super) fn bind_from<'p>(
         &mut self,
         from: &[ast::TableWithJoins],
         parent: Option<&'p Scope<'p>>,
@@ -382,6 +382,7 @@ impl Binder<'_> {
             columns,
             system,
             table: Some(table.clone()),
+            scalar: false,
             scan: scan.clone(),
         };
         let plan = Logical::Scan(logical::Scan { alias: table.name.clone(), table, columns: scan });
@@ -440,12 +441,12 @@ impl Binder<'_> {
                 _ => return Err(self.at(unsupported("this form of argument", "Pass the arguments in order."), span)),
             }
         }
-        let (call, columns) = self.from_call(&function, arguments, span)?;
+        let (call, columns) = self.call_in_from(&function, arguments, span)?;
         self.function_scan(vec![call], columns, ordinality, &function, alias)
     }
 
     /// A call in FROM: what it does, and the names and types of its columns.
-    fn from_call(&mut self, function: &str, arguments: Vec<(Expr, Span)>, span: Span) -> Result<(SetExpr, Vec<(String, Type)>)> {
+    fn call_in_from(&mut self, function: &str, arguments: Vec<(Expr, Span)>, span: Span) -> Result<(SetExpr, Vec<(String, Type)>)> {
         let is_known = !crate::functions::find_functions(function).is_empty();
         if !is_known || matches!(function, "coalesce" | "greatest" | "least") {
             let value = self.call(function, arguments, span)?;
@@ -484,7 +485,7 @@ impl Binder<'_> {
         let mut frame = Frame::plain(left, "functions in FROM");
         for array in arrays {
             let value = self.expr(array, &mut frame)?;
-            let (call, named) = self.from_call("unnest", vec![(value, array.span())], array.span())?;
+            let (call, named) = self.call_in_from("unnest", vec![(value, array.span())], array.span())?;
             calls.push(call);
             columns.extend(named);
         }
@@ -518,6 +519,7 @@ impl Binder<'_> {
             named.push(("ordinality".to_owned(), id));
         }
         let mut relation = plain_relation(function.to_owned(), named);
+        relation.scalar = relation.columns.len() == 1;
         self.rename(&mut relation, alias)?;
         Ok((Logical::FunctionScan { calls, ordinality, columns: ids }, one(relation)?))
     }
@@ -525,7 +527,7 @@ impl Binder<'_> {
 
 /// A relation that is no table.
 pub(super) fn plain_relation(alias: String, columns: Vec<(String, usize)>) -> Relation {
-    Relation { schema: None, alias, columns, system: Vec::new(), table: None, scan: Vec::new() }
+    Relation { schema: None, alias, columns, system: Vec::new(), table: None, scalar: false, scan: Vec::new() }
 }
 
 fn one(relation: Relation) -> Result<Scope<'static>> {

@@ -62,8 +62,6 @@ pub(crate) struct Bound {
     pub(crate) command: Command,
     /// It changes or locks rows, perhaps inside a WITH.
     pub(crate) writes: bool,
-    /// A literal was read by the session's time zone or date style.
-    pub(crate) uses_text_settings: bool,
 }
 
 /// What a statement does, for its tag.
@@ -125,7 +123,6 @@ pub(crate) struct Binder<'a> {
     tables: Vec<with::Visible>,
     next_cte: usize,
     writes: bool,
-    uses_text_settings: bool,
     /// The owner of the view that is being inlined.
     view_owner: Option<model::id::RoleId>,
     views_open: Vec<TableId>,
@@ -153,7 +150,6 @@ pub(crate) fn bind(
         access: binder.access,
         command,
         writes: binder.writes,
-        uses_text_settings: binder.uses_text_settings,
     })
 }
 
@@ -169,7 +165,6 @@ impl<'a> Binder<'a> {
             tables: Vec::new(),
             next_cte: 0,
             writes: false,
-            uses_text_settings: false,
             view_owner: None,
             views_open: Vec::new(),
         }

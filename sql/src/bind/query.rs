@@ -126,7 +126,7 @@ impl Binder<'_> {
             }
             ast::SetExpr::Table(table) => {
                 let ast::Table { table_name, schema_name } = table.as_ref();
-                let mut path: Vec<String> = schema_name.iter().cloned().map(|ident| fold(&ident)).collect();
+                let mut path: Vec<String> = schema_name.iter().map(fold).collect();
                 path.extend(table_name.iter().map(fold));
                 let (plan, relation) = self.relation(&path, None, Span::empty())?;
                 let outputs = relation.columns.clone();

@@ -24,6 +24,8 @@ pub(super) struct Relation {
     pub(super) system: Vec<(&'static str, usize)>,
     /// The table, if it is one.
     pub(super) table: Option<Arc<Table>>,
+    /// It is a function that gives single values: its name alone means the value.
+    pub(super) scalar: bool,
     /// How the table's columns were read.
     pub(super) scan: Vec<(usize, ScanColumn)>,
 }

@@ -71,7 +71,7 @@ impl Binder<'_> {
         if into.is_some() {
             return Err(unsupported("SELECT … INTO", "Use CREATE TABLE … AS."));
         }
-        let (mut plan, scope) = self.from_clause(from, parent)?;
+        let (mut plan, scope) = self.bind_from(from, parent)?;
         if let Some(selection) = selection {
             let mut frame = Frame::plain(&scope, "WHERE");
             let condition = self.condition(selection, &mut frame)?;

@@ -94,9 +94,6 @@ impl Binder<'_> {
             let value = Box::new(Expr::constant(value, Type::Unknown));
             return Ok(Expr { kind: Kind::Cast { value, explicit }, ty: to, typmod });
         }
-        if matches!(to, Type::Date | Type::Time | Type::Timestamp | Type::Timestamptz | Type::Interval) {
-            self.uses_text_settings = true;
-        }
         let value = cast::cast(self.context, &value, Type::Unknown, to, Typmod(typmod), explicit).map_err(|error| self.at(error, at))?;
         Ok(Expr { kind: Kind::Constant(value), ty: to, typmod })
     }
@@ -138,9 +135,8 @@ impl Binder<'_> {
                 let message = format!("{what} types {common} and {ty} cannot be matched");
                 return Err(self.at(Error::new(Code::DatatypeMismatch, message), at));
             }
-            if !common.is_preferred() && resolve::is_implicit(common, ty) && !resolve::is_implicit(ty, common) {
-                common = ty;
-            } else if !common.is_preferred() && resolve::is_implicit(common, ty) && ty.is_preferred() {
+            let goes_one_way = !resolve::is_implicit(ty, common) || ty.is_preferred();
+            if !common.is_preferred() && resolve::is_implicit(common, ty) && goes_one_way {
                 common = ty;
             }
         }

@@ -672,7 +672,7 @@ impl Binder<'_> {
             return Ok((scan, scope));
         }
         let (plan, more) = {
-            let (plan, more) = self.from_clause(tables, None)?;
+            let (plan, more) = self.bind_from(tables, None)?;
             (plan, Scope { relations: more.relations, flat: more.flat, parent: None, unreachable: Vec::new() })
         };
         scope.join(more)?;

@@ -249,7 +249,7 @@ fn word_at(text: &str) -> &str {
     let end = if first == '\'' || first == '"' {
         chars.find(|(_, c)| *c == first).map_or(text.len(), |(at, c)| at + c.len_utf8())
     } else if is_word(first) {
-        chars.find(|(_, c)| !is_word(*c) && !(first.is_ascii_digit() && *c == '.')).map_or(text.len(), |(at, _)| at)
+        chars.find(|(_, c)| !(is_word(*c) || first.is_ascii_digit() && *c == '.')).map_or(text.len(), |(at, _)| at)
     } else {
         first.len_utf8()
     };

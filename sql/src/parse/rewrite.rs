@@ -12,7 +12,7 @@ use sqlparser::{
 
 /// Rewrites the tokens of one statement.
 pub(crate) fn rewrite(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let input = table_statement(create_table_as(input));
+    let input = table_statement(create_table_as(adjacent_strings(input)));
     let touched = (0..input.len()).any(|at| {
         is(&input, at, Keyword::FOR) || word(&input, at, "operator") || word(&input, at, "isnull") || word(&input, at, "notnull")
     });
@@ -68,6 +68,30 @@ fn follows_operand(tokens: &[TokenWithSpan], at: usize) -> bool {
         }
         _ => false,
     }
+}
+
+/// Strings on lines that follow each other are one string (SQL-92).
+fn adjacent_strings(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let follows = |pair: &[TokenWithSpan]| {
+        matches!((&pair[0].token, &pair[1].token), (Token::SingleQuotedString(_), Token::SingleQuotedString(_)))
+            && pair[0].span.end.line < pair[1].span.start.line
+    };
+    if !input.windows(2).any(follows) {
+        return input;
+    }
+    let mut output: Vec<TokenWithSpan> = Vec::with_capacity(input.len());
+    for token in input {
+        if let (Some(last), Token::SingleQuotedString(more)) = (output.last_mut(), &token.token)
+            && let Token::SingleQuotedString(text) = &mut last.token
+            && last.span.end.line < token.span.start.line
+        {
+            text.push_str(more);
+            last.span.end = token.span.end;
+            continue;
+        }
+        output.push(token);
+    }
+    output
 }
 
 /// `TABLE t` at the start of a statement, or as the source of an INSERT.

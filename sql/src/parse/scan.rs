@@ -8,7 +8,7 @@
 use model::{Code, Error, Result};
 
 /// How deep parentheses, brackets, CASE, prefix operators and the like may nest.
-pub const DEPTH_MAX: usize = 256;
+pub(crate) const DEPTH_MAX: usize = 256;
 
 /// How many AND or OR may stand in one chain without parentheses: trees of them lean to one side and are dropped by recursion.
 const LOGIC_MAX: usize = 5_000;
@@ -24,22 +24,22 @@ const CHAIN_PLAIN: usize = 100;
 const STACK_BYTES: usize = 256 * 1024 * 1024;
 
 /// How long a text may be.
-pub const STATEMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(crate) const STATEMENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// How many tokens a text may have; each costs about a hundred bytes while it is parsed.
-pub const TOKENS_MAX: usize = 4_000_000;
+pub(crate) const TOKENS_MAX: usize = 4_000_000;
 
 /// What the scan found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Measure {
+pub(crate) struct Measure {
     /// Levels of nesting.
-    pub depth: usize,
+    pub(crate) depth: usize,
     /// The longest chain of operators at one level, AND and OR left out.
-    pub chain: usize,
+    pub(crate) chain: usize,
     /// The longest chain of AND and OR.
-    pub logic: usize,
+    pub(crate) logic: usize,
     /// Tokens, roughly.
-    pub tokens: usize,
+    pub(crate) tokens: usize,
 }
 
 /// Refuses a text that is too long (`54000`), nests too deeply (`54001`) or holds a NUL (`22021`).

@@ -14,8 +14,9 @@ use sqlparser::{
 
 use super::{Parsed, Source, near, parse_tokens, parser, syntax_error};
 
-/// A statement that steers the session.
+/// A statement that steers the session. There is one at a time, behind a box.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Utility {
     /// `BEGIN`, `START TRANSACTION`.
     Begin { modes: Vec<Mode>, start: bool },

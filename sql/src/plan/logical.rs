@@ -315,6 +315,9 @@ pub struct RowLock {
     pub wait: LockWait,
 }
 
+/// `DO UPDATE SET … WHERE …`.
+pub type ConflictUpdate = (Vec<(ColumnNumber, Expr)>, Option<Expr>);
+
 /// INSERT.
 #[derive(Clone, Debug)]
 pub struct Insert {
@@ -329,7 +332,7 @@ pub struct Insert {
     /// Ids by which ON CONFLICT names the existing row.
     pub existing: Vec<usize>,
     /// What if a key is taken: indexes, and for DO UPDATE assignments over `existing` and `row`, and a condition.
-    pub on_conflict: Option<(Vec<IndexId>, Option<(Vec<(ColumnNumber, Expr)>, Option<Expr>)>)>,
+    pub on_conflict: Option<(Vec<IndexId>, Option<ConflictUpdate>)>,
     /// `RETURNING`, over `row`.
     pub returning: Option<Vec<(usize, Expr)>>,
 }

@@ -239,7 +239,10 @@ impl Session {
             parameters,
             settings: Arc::new(self.settings.clone()),
             sequences: Arc::new(self.numbers.clone()),
-            random: Box::new(rand::random::<u64>),
+            random: {
+                let engine = self.engine.clone();
+                Box::new(move || engine.random())
+            },
         }
     }
 

@@ -142,6 +142,9 @@ impl Session {
         if password.starts_with("SCRAM-SHA-256$") {
             return password.to_owned();
         }
-        crate::session::scram::verifier(password, &rand::random::<[u8; 16]>())
+        let mut salt = [0; 16];
+        salt[..8].copy_from_slice(&self.engine.random().to_le_bytes());
+        salt[8..].copy_from_slice(&self.engine.random().to_le_bytes());
+        crate::session::scram::verifier(password, &salt)
     }
 }

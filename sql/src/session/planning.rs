@@ -59,7 +59,7 @@ impl Session {
 
     /// Plans a parsed statement; also whether other sessions may use the plan.
     pub(super) async fn prepare_parsed(&mut self, parsed: Arc<Parsed>, text: &str, given: &[Option<Type>]) -> Result<(Prepared, bool)> {
-        let mut prepared = Prepared { parsed: parsed.clone(), given: given.to_vec(), planned: None, parameters: Vec::new(), columns: None };
+        let mut prepared = Prepared { parsed: parsed.clone(), planned: None, parameters: Vec::new(), columns: None };
         let mut shared = true;
         match &parsed.statement {
             Statement::Empty => {}
@@ -109,7 +109,7 @@ impl Session {
         let mut tables = BTreeSet::new();
         collect_tables(&bound.plan, &mut tables);
         let statistics = self.statistics(&catalog, &tables).await;
-        let planned = parse::scan::with_stack(text, || finish(bound, &catalog, &statistics, &mut context, tables))?;
+        let planned = parse::scan::with_stack(text, || finish(bound, &catalog, &statistics, &mut context))?;
         Ok((Arc::new(planned), true))
     }
 
@@ -271,9 +271,8 @@ pub(super) fn finish(
     catalog: &Catalog,
     statistics: &Statistics,
     context: &mut Context,
-    tables: BTreeSet<TableId>,
 ) -> Result<Planned> {
-    let bind::Bound { plan, mut columns, outputs, parameters, access, command, writes, uses_text_settings: _ } = bound;
+    let bind::Bound { plan, mut columns, outputs, parameters, access, command, writes } = bound;
     let plan = optimize::optimize(plan, &mut columns, statistics, context)?;
     let plan = lower::lower(plan, &columns, &outputs, statistics)?;
     let gives_rows = command == Command::Select || !outputs.is_empty();
@@ -296,6 +295,5 @@ pub(super) fn finish(
         direct,
         program,
         catalog: catalog.version(),
-        tables: tables.into_iter().collect(),
     })
 }

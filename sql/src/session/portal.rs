@@ -35,7 +35,6 @@ pub(super) struct Cursor {
     /// 0 is before the first row.
     pub(super) position: usize,
     pub(super) scroll: bool,
-    pub(super) binary: bool,
 }
 
 /// How far a portal is.

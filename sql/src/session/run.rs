@@ -282,7 +282,7 @@ impl Session {
                         if tries >= TRIES_MAX {
                             return Err(error);
                         }
-                        let jitter = rand::random::<u64>() % (1 << tries.min(6));
+                        let jitter = self.engine.random() % (1 << tries.min(6));
                         tokio::time::sleep(Duration::from_micros(200 + 300 * jitter)).await;
                         cancel.check()?;
                         continue;

@@ -462,7 +462,7 @@ impl Session {
         let format = if *binary { Format::Binary } else { Format::Text };
         let mut portal = Portal::new(prepared, Vec::new(), vec![format; width]);
         portal.held = *hold;
-        portal.cursor = Some(Cursor { rows: Vec::new(), complete: false, position: 0, scroll: *scroll, binary: *binary });
+        portal.cursor = Some(Cursor { rows: Vec::new(), complete: false, position: 0, scroll: *scroll });
         self.portals.insert(name.clone(), portal);
         Ok(())
     }
@@ -483,7 +483,7 @@ impl Session {
     }
 
     async fn fetch_from(&mut self, portal: &mut Portal, direction: Direction, cancel: &Cancel) -> Result<Vec<Vec<Value>>> {
-        let mut cursor = portal.cursor.take().unwrap_or(Cursor { rows: Vec::new(), complete: false, position: 0, scroll: true, binary: false });
+        let mut cursor = portal.cursor.take().unwrap_or(Cursor { rows: Vec::new(), complete: false, position: 0, scroll: true });
         let result = self.move_cursor(portal, &mut cursor, direction, cancel).await;
         portal.cursor = Some(cursor);
         result

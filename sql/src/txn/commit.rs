@@ -12,7 +12,7 @@ use model::{
 use super::overlay::{Base, Entry, Overlay};
 
 /// The parts of one command.
-pub type Parts = (Vec<Condition>, Vec<Write>);
+type Parts = (Vec<Condition>, Vec<Write>);
 
 /// What a command must check and do so that the partition becomes what the overlay says. All of it lies in one partition.
 pub fn command_parts(mut overlay: Overlay) -> (Option<PartitionId>, Parts) {

@@ -131,7 +131,7 @@ impl State {
 }
 
 /// `0A000`: a transaction in two partitions.
-pub fn two_partitions(first: &PartitionId, second: &PartitionId) -> Error {
+pub(super) fn two_partitions(first: &PartitionId, second: &PartitionId) -> Error {
     Error::unsupported(
         format!("a transaction cannot write in two partitions: {first} and {second}"),
         "Change each partition in a transaction of its own, or SET keystead.multi_partition = 'each' for a single statement.",

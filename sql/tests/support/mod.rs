@@ -121,6 +121,14 @@ fn texts(session: &Session, page: Page, columns: &[model::request::Column]) -> V
     let context = session.text_context();
     page.into_values()
         .into_iter()
-        .map(|row| row.iter().zip(columns).map(|(value, column)| text_io::to_text(value, column.data_type, &context)).collect())
+        .map(|row| row.iter().zip(columns).map(|(value, column)| shown(value, column.data_type, &context)).collect())
         .collect()
+}
+
+/// The text of a value; a type is shown by its name, as the wire shows it.
+fn shown(value: &model::Value, ty: model::Type, context: &model::value::Context) -> Option<String> {
+    match (value, ty) {
+        (model::Value::Oid(oid), model::Type::Regtype) => model::Type::from_oid(*oid).map(|ty| ty.to_string()),
+        _ => text_io::to_text(value, ty, context),
+    }
 }
