@@ -181,7 +181,11 @@ impl<'a> Run<'a> {
         }
         self.live_on().map_err(|failure| in_round("after the last kill", &failure))?;
         if self.options.plant.is_some() {
-            return Err(Failure::new(Kind::Software, "the planted loss was not found: the check is blind"));
+            let why = match self.plant {
+                Some(_) => "nothing was acknowledged that a lie could be told about: run longer",
+                None => "the planted loss was not found: the check is blind",
+            };
+            return Err(Failure::new(Kind::Software, why));
         }
         Ok(())
     }
@@ -315,6 +319,7 @@ impl<'a> Run<'a> {
             }
         }
         self.child = Some(self.launch.start()?);
+        self.tell_a_lie();
         self.audit()
     }
 
