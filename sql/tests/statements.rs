@@ -130,3 +130,23 @@ async fn a_running_statement_is_stopped_within_200_milliseconds() {
     c.run("set statement_timeout = 50").await.expect("set");
     assert_eq!(c.fault(text).await.0, "57014");
 }
+
+#[tokio::test]
+async fn merge_changes_what_matches_and_adds_what_does_not() {
+    let server = Server::new();
+    let mut c = server.connect();
+    c.run("create table t (id int primary key, n int default 7)").await.expect("made");
+    c.run("insert into t values (1, 1), (2, 2), (3, 3)").await.expect("filled");
+    let merged = c
+        .run(
+            "merge into t using (values (1, 10), (2, 0), (4, 40), (5, 0)) s (id, n) on t.id = s.id \
+             when matched and s.n = 0 then delete \
+             when matched then update set n = t.n + s.n \
+             when not matched and s.n = 0 then insert (id) values (s.id) \
+             when not matched then insert values (s.id, s.n)",
+        )
+        .await
+        .expect("merged");
+    assert_eq!(merged.tag, "MERGE 4");
+    assert_eq!(c.rows("select * from t order by id").await, ["1|11", "3|3", "4|40", "5|7"]);
+}

@@ -28,6 +28,7 @@ mod expr;
 mod from;
 mod function;
 mod group;
+mod merge;
 mod name;
 mod params;
 mod query;
@@ -185,7 +186,10 @@ impl<'a> Binder<'a> {
                 let (plan, outputs) = self.delete(delete)?;
                 Ok((plan, outputs, Command::Delete))
             }
-            ast::Statement::Merge(_) => Err(unsupported("MERGE", "Use INSERT … ON CONFLICT, UPDATE … FROM or DELETE … USING.")),
+            ast::Statement::Merge(merge) => {
+                let (plan, outputs) = self.merge(merge)?;
+                Ok((plan, outputs, Command::Merge))
+            }
             other => {
                 let text = other.to_string();
                 let word = text.split_whitespace().next().unwrap_or("statement").to_owned();

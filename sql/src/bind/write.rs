@@ -40,7 +40,7 @@ use crate::{
     },
 };
 
-type Written = (Logical, Vec<(String, usize)>);
+pub(super) type Written = (Logical, Vec<(String, usize)>);
 type Returning = Option<Vec<(usize, Expr)>>;
 
 impl Binder<'_> {
@@ -141,7 +141,7 @@ impl Binder<'_> {
         Ok((plan, outputs))
     }
 
-    fn insert_targets(&self, table: &Table, columns: &[ast::ObjectName]) -> Result<Vec<Column>> {
+    pub(super) fn insert_targets(&self, table: &Table, columns: &[ast::ObjectName]) -> Result<Vec<Column>> {
         if columns.is_empty() {
             return Ok(table.visible_columns().cloned().collect());
         }
@@ -167,7 +167,7 @@ impl Binder<'_> {
     }
 
     /// Whether a column takes values of the client.
-    fn check_given(&self, column: &Column, overriding: bool, span: Span) -> Result<()> {
+    pub(super) fn check_given(&self, column: &Column, overriding: bool, span: Span) -> Result<()> {
         let detail = match &column.default {
             Some(ColumnDefault::Generated(_)) => format!("Column \"{}\" is a generated column.", column.name),
             Some(ColumnDefault::Identity { always: true, .. }) if !overriding => {
@@ -300,7 +300,7 @@ impl Binder<'_> {
     }
 
     /// An expression as a value of a column.
-    fn assignable(&mut self, expr: &ast::Expr, column: &Column, frame: &mut Frame<'_>) -> Result<Expr> {
+    pub(super) fn assignable(&mut self, expr: &ast::Expr, column: &Column, frame: &mut Frame<'_>) -> Result<Expr> {
         let value = self.expr(expr, frame)?;
         self.check_assignable(column, value.ty, expr.span())?;
         self.coerce(value, column.data_type, column.typmod.0, Coercion::Assignment, expr.span())
@@ -322,7 +322,7 @@ impl Binder<'_> {
     }
 
     /// Ids for a whole row of a table, and the relation that names them.
-    fn row_relation(&mut self, table: &Arc<Table>, alias: Option<String>) -> (Vec<usize>, Relation) {
+    pub(super) fn row_relation(&mut self, table: &Arc<Table>, alias: Option<String>) -> (Vec<usize>, Relation) {
         let mut ids = Vec::new();
         let mut columns = Vec::new();
         for column in &table.columns {
@@ -420,7 +420,7 @@ impl Binder<'_> {
 
     /// SET: values per column, and a sub-query that gives several, to be joined to the source.
     #[allow(clippy::type_complexity)]
-    fn assignments(
+    pub(super) fn assignments(
         &mut self,
         table: &Table,
         list: &[ast::Assignment],
@@ -630,7 +630,7 @@ impl Binder<'_> {
 
     /// The scan of the table that is changed: where its rows stand, and the ids of its columns by number.
     #[allow(clippy::type_complexity)]
-    fn write_target(
+    pub(super) fn write_target(
         &mut self,
         factor: &ast::TableFactor,
         what: &str,
