@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    io,
+    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -17,7 +19,7 @@ use storage::{
     catalog::CONTROL,
     directory::{Directory, Fresh, Identity},
     engine::Engine,
-    log::{GroupId, GroupState, Log},
+    log::{GroupId, GroupState, Log, LowWater},
     recovery::{compare, delete_orphans, open_engine},
 };
 use tokio::{
@@ -47,6 +49,9 @@ const APPLY_THREADS_MAX: usize = 4;
 
 /// Shards of a node: each costs memory and heartbeats.
 const SHARDS_MAX: u32 = 64;
+
+/// Free bytes below which new data is refused.
+const LOW_WATER_BYTES: u64 = 256 << 20;
 
 /// The node that makes a cluster.
 const FIRST_NODE: NodeId = NodeId(1);
@@ -309,11 +314,25 @@ fn open_log(
             on_fatal(&Error::Log(failure.clone()));
         }
     });
+    if log.low_water.is_none() {
+        log.low_water = Some(low_water(home.log_path())?);
+    }
     // A log may be missing only where nothing was applied yet: a first start that was cut short begins again.
     let state = std::fs::read_dir(home.state_path());
     let state = state.map_err(|source| Error::System { action: "list the state's folder", source })?;
     log.must_exist = !home.is_new() && state.count() > 0;
     Ok(Log::open(&home.log_path(), log, home.log_identity())?)
+}
+
+/// Below this, or a twentieth of a small disk, the disk counts as full: what is being applied must still find room.
+fn low_water(path: PathBuf) -> Result<LowWater> {
+    let look = move || rustix::fs::statvfs(&path).map_err(io::Error::from);
+    let disk = look().map_err(|source| Error::System { action: "measure the disk", source })?;
+    let total = disk.f_blocks.saturating_mul(disk.f_frsize);
+    Ok(LowWater {
+        bytes_min: LOW_WATER_BYTES.min(total / 20),
+        available: Arc::new(move || look().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))),
+    })
 }
 
 fn apply_threads(options: &Options) -> usize {

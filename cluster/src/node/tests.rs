@@ -574,3 +574,61 @@ async fn a_lock_request_that_fails_gives_back_what_it_took_and_skipped_places_co
     assert!(world.lock(a, world.row(1), LockMode::Update, Wait::Never).await.is_err());
     node.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_full_disk_refuses_new_data_and_lets_go_of_old() {
+    let directory = TempDir::new().unwrap();
+    let free = Arc::new(std::sync::atomic::AtomicU64::new(u64::MAX));
+    let mut options = options(&directory);
+    let looked_at = free.clone();
+    let available = move || Ok(looked_at.load(std::sync::atomic::Ordering::Relaxed));
+    options.log.low_water = Some(storage::log::LowWater { bytes_min: 1 << 20, available: Arc::new(available) });
+    options.log.retry_after = Duration::from_millis(1);
+    let node = Node::open(options).await.unwrap();
+    let world = World::new(&node).await;
+    world.applied(world.insert(1, 1, "a")).await;
+
+    free.store(0, std::sync::atomic::Ordering::Relaxed);
+    while !node.stats().log.read_only {
+        tokio::task::yield_now().await;
+    }
+    let refused = world.router.execute(world.insert(2, 2, "b"), WAIT).await.unwrap_err();
+    assert_eq!(refused.code(), Code::DiskFull);
+    assert_eq!(world.n_of(1).await, Some(1));
+    let key = key_of(1).unwrap();
+    world.applied(world.command(vec![Write::Delete { table: world.table, key }])).await;
+
+    free.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
+    while node.stats().log.read_only {
+        tokio::task::yield_now().await;
+    }
+    world.applied(world.insert(2, 2, "b")).await;
+    node.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_larger_than_a_log_entry_is_applied_as_one_and_survives() {
+    let directory = TempDir::new().unwrap();
+    // Segments as they are by default: a part is two megabytes.
+    let options = || Options::new(directory.path().join("data"), clock());
+    let node = Node::open(options()).await.unwrap();
+    let world = World::new(&node).await;
+    let insert = |id: i64| Write::Insert {
+        table: world.table,
+        key: key_of(id).unwrap(),
+        row: row_of(id, id, &format!("name {id}")).unwrap(),
+    };
+    // 100,000 rows are more than one part.
+    world.applied(world.command((0..100_000).map(insert).collect())).await;
+    assert_eq!(world.router.count(&world.partition, world.table, &At::Latest).await.unwrap(), 100_000);
+    // One row that is taken refuses all of it.
+    let refused = world.router.execute(world.command((99_000..110_000).map(insert).collect()), WAIT).await.unwrap();
+    assert!(matches!(refused, Outcome::Rejected(Rejection::UniqueViolation { .. })), "{refused:?}");
+    assert_eq!(world.router.count(&world.partition, world.table, &At::Latest).await.unwrap(), 100_000);
+    node.close().await.unwrap();
+    let node = Node::open(options()).await.unwrap();
+    let world = World::again(&node);
+    assert_eq!(world.n_of(99_999).await, Some(99_999));
+    assert_eq!(world.n_of(100_000).await, None);
+    node.close().await.unwrap();
+}

@@ -160,7 +160,12 @@ impl Control {
     }
 
     /// Decides a change; answers the newest catalog, which holds it.
+    ///
+    /// While the disk is full, only changes that put nothing are let through.
     pub(crate) async fn change(&self, change: Change) -> Result<Arc<Catalog>> {
+        if !change.put.is_empty() && self.replica.log.is_read_only() {
+            return Err(Error::Log(storage::log::Error::StorageFull));
+        }
         match self.ask(Body::Change(change)).await? {
             Answer::Changed(_) => Ok(self.replica.board.newest().catalog().clone()),
             other => Err(unexpected(&other)),
