@@ -18,7 +18,7 @@ use crate::grpc::Callers;
 pub fn routes(callers: Callers, options: mcp::Options) -> Router {
     Router::new()
         .nest_service("/mcp", mcp::service(options))
-        .layer(middleware::from_fn_with_state(callers, authenticate))
+        .route_layer(middleware::from_fn_with_state(callers, authenticate))
 }
 
 async fn authenticate(State(callers): State<Callers>, mut request: Request, next: Next) -> Response {
