@@ -234,6 +234,9 @@ impl Binder<'_> {
     }
 
     fn column(&mut self, parts: &[ast::Ident], frame: &mut Frame<'_>) -> Result<Expr> {
+        for part in parts {
+            super::check_reserved(part).map_err(|error| self.at(error, part.span))?;
+        }
         let path: Vec<String> = parts.iter().map(fold).collect();
         let span = parts.first().map_or_else(Span::empty, |part| part.span);
         let found = frame.scope.find(&path, &self.columns).map_err(|error| self.at(error, span))?;

@@ -330,10 +330,30 @@ pub(crate) fn path_of(name: &ast::ObjectName) -> Result<Vec<String>> {
     name.0
         .iter()
         .map(|part| match part {
-            ast::ObjectNamePart::Identifier(ident) => Ok(fold(ident)),
+            ast::ObjectNamePart::Identifier(ident) => {
+                check_reserved(ident)?;
+                Ok(fold(ident))
+            }
             ast::ObjectNamePart::Function(_) => Err(unsupported("a function in a name", "Write the name out.")),
         })
         .collect()
+}
+
+/// Words that PostgreSQL never takes as a name unless they are quoted (its appendix C), where `sqlparser` would.
+const RESERVED: [&str; 52] = [
+    "all", "and", "any", "as", "asc", "both", "case", "cast", "check", "collate", "column", "constraint", "create", "default",
+    "deferrable", "desc", "distinct", "do", "else", "end", "except", "fetch", "for", "foreign", "from", "grant", "group",
+    "having", "in", "initially", "intersect", "into", "lateral", "leading", "limit", "not", "null", "offset", "on", "only",
+    "or", "order", "primary", "references", "returning", "select", "table", "then", "union", "using", "where", "with",
+];
+
+/// `42601` for a reserved word as a name.
+pub(crate) fn check_reserved(ident: &ast::Ident) -> Result<()> {
+    let reserved = ident.quote_style.is_none() && RESERVED.iter().any(|word| ident.value.eq_ignore_ascii_case(word));
+    if reserved {
+        return Err(Error::new(Code::SyntaxError, format!("syntax error at or near \"{}\"", ident.value)));
+    }
+    Ok(())
 }
 
 /// Where an object name stands.
