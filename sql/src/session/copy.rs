@@ -58,6 +58,9 @@ impl CopyOut {
 impl Session {
     /// Starts a COPY.
     pub(super) async fn start_copy(&mut self, copy: &Copy, portal: &mut Portal, cancel: &Cancel) -> Result<Executed> {
+        if copy.from {
+            self.check_read_write("COPY FROM")?;
+        }
         if copy.file.is_some() {
             return Err(Error::unsupported(
                 "COPY with a file of the server is not supported",

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use super::{Session, Status};
+use model::Result;
+
+use super::{Session, Status, run::read_only_error};
 
 impl Session {
     /// `statement_timeout`, for the time in which a statement waits for its client; none for no limit.
@@ -25,5 +27,14 @@ impl Session {
         self.cancel.end();
         self.copying = None;
         self.fail().await;
+    }
+
+    /// `25006` in a read-only transaction, for statements that have no plan to look at.
+    pub(super) fn check_read_write(&self, what: &str) -> Result<()> {
+        let is_read_only = match &self.transaction {
+            Some(transaction) => transaction.read_only,
+            None => self.settings.is_on("default_transaction_read_only"),
+        };
+        if is_read_only { Err(read_only_error(what)) } else { Ok(()) }
     }
 }

@@ -83,6 +83,8 @@ impl Session {
                 }
                 None => {
                     self.check_not_failed()?;
+                    let words: Vec<String> = statement.to_string().split(' ').take(2).map(str::to_owned).collect();
+                    self.check_read_write(&words.join(" "))?;
                     Gave::Tag(self.definition(statement, &parsed.text, cancel).await?)
                 }
             },

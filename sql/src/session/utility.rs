@@ -8,7 +8,7 @@ use super::{
     Format, Session,
     core::{text_columns, text_rows},
     portal::{Cursor, Portal, Run},
-    run::{Gave, read_only_error},
+    run::Gave,
 };
 use crate::{
     cache::Prepared,
@@ -188,7 +188,10 @@ impl Session {
             | Utility::Membership { .. }
             | Utility::Privileges(_)
             | Utility::AlterSequence { .. }
-            | Utility::CreateSequence { .. } => return self.define(utility).await.map(Gave::Tag),
+            | Utility::CreateSequence { .. } => {
+                self.check_read_write("a change of definitions")?;
+                return self.define(utility).await.map(Gave::Tag);
+            }
         };
         Ok(Gave::Tag(tag.to_owned()))
     }
@@ -591,8 +594,8 @@ impl Session {
         };
         let mut measured = None;
         if options.analyze {
-            if planned.writes && self.transaction.as_ref().is_some_and(|transaction| transaction.read_only) {
-                return Err(read_only_error("EXPLAIN ANALYZE"));
+            if planned.writes {
+                self.check_read_write("EXPLAIN ANALYZE")?;
             }
             let began = self.engine.clock.monotonic();
             let planned_writes = planned.writes;
