@@ -20,6 +20,9 @@ use crate::{
     telemetry,
 };
 
+/// Stack of a worker: statements are nested up to the parser's limit, and only pages that were touched cost memory.
+const STACK_BYTES: usize = 32 << 20;
+
 /// Arguments of `keystead serve`.
 #[derive(Args, Debug)]
 pub(super) struct Options {
@@ -82,6 +85,7 @@ pub(super) fn run(options: Options) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("keystead")
+        .thread_stack_size(STACK_BYTES)
         .build()
         .map_err(|error| Failure::new(Kind::System, error.to_string()))?;
     runtime.block_on(serve(config, bootstrap))
