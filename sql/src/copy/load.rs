@@ -202,7 +202,7 @@ impl CopyFrom {
             return Err(self.name_line(error, &rows, &held).await);
         }
         self.rows += count as u64;
-        self.runtime.statement.check_size(crate::dml::TRANSACTION_BYTES_MAX)
+        crate::dml::check_size(&self.runtime)
     }
 
     async fn whole_rows(&mut self, made: Vec<Column>, count: usize) -> Result<Batch> {

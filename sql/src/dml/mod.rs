@@ -95,9 +95,6 @@ fn beside(left: &Batch, right: &Batch) -> Batch {
 }
 
 /// Ends a changing statement that holds more than a transaction may.
-fn check_size(runtime: &Runtime) -> Result<()> {
-    runtime.statement.check_size(TRANSACTION_BYTES_MAX)
+pub(crate) fn check_size(runtime: &Runtime) -> Result<()> {
+    runtime.statement.check_size(runtime.transaction_bytes_max)
 }
-
-/// `transaction.bytes_max`.
-pub(crate) const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;

@@ -14,6 +14,9 @@ use parking_lot::Mutex;
 use super::{NodeStatistics, Statistics, cte::Shelf};
 use crate::{context::Context, dml::TableRules, eval::Scope, memory::Budget, spill, txn::Statement};
 
+/// What a transaction may buffer where nobody says otherwise.
+const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;
+
 /// What the operators of one statement share. Cheap to clone; a clone for a correlated plan has other `outer` values.
 #[derive(Clone)]
 pub struct Runtime {
@@ -35,6 +38,8 @@ pub struct Runtime {
     pub statistics: Option<Arc<Statistics>>,
     /// How many rows each changing node changed, by the node's id.
     pub affected: Arc<Mutex<BTreeMap<usize, u64>>>,
+    /// What the transaction may buffer, in bytes (`transaction.bytes_max`).
+    pub transaction_bytes_max: usize,
     /// The node of the plan that an operator stands for.
     pub node: usize,
     /// What the row around a correlated plan hands in.
@@ -69,6 +74,7 @@ impl Runtime {
             rules,
             statistics: None,
             affected: Arc::default(),
+            transaction_bytes_max: TRANSACTION_BYTES_MAX,
             node: 0,
             outer: Arc::new([]),
             shelf: Arc::default(),

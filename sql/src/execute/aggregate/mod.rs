@@ -137,7 +137,9 @@ impl Aggregate {
     fn give(&mut self, grouping: Grouping) -> Result<()> {
         let (set, depth) = (grouping.set().to_vec(), grouping.depth());
         let (batches, parts) = grouping.finish()?;
-        self.ready.extend(batches);
+        for batch in batches {
+            self.ready.extend((0..batch.len()).step_by(ROWS).map(|from| batch.slice(from, ROWS)));
+        }
         self.waiting.extend(parts.into_iter().map(|part| (set.clone(), depth + 1, part)));
         Ok(())
     }
@@ -158,10 +160,6 @@ impl Operator for Aggregate {
         Box::pin(async move {
             loop {
                 if let Some(batch) = self.ready.pop_front() {
-                    if batch.len() > ROWS {
-                        self.ready.push_front(batch.slice(ROWS, batch.len()));
-                        return Ok(Some(batch.slice(0, ROWS)));
-                    }
                     return Ok(Some(batch));
                 }
                 if self.input.is_some() {
