@@ -446,14 +446,6 @@ fn split(writes: Overlay) -> Vec<Overlay> {
 
 /// What makes two bodies under one name the same.
 fn fingerprint(writes: &[model::command::Write]) -> u128 {
-    use std::hash::{DefaultHasher, Hash, Hasher};
-    let text = format!("{writes:?}");
-    let mut halves = [0_u64; 2];
-    for (salt, half) in halves.iter_mut().enumerate() {
-        let mut hasher = DefaultHasher::new();
-        salt.hash(&mut hasher);
-        text.hash(&mut hasher);
-        *half = hasher.finish();
-    }
-    (u128::from(halves[0]) << 64) | u128::from(halves[1])
+    let body = format!("{writes:?}");
+    model::command::range_digest([(body.as_bytes(), model::id::Revision::default())])
 }
