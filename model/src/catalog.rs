@@ -134,7 +134,12 @@ impl Catalog {
         let change = Change {
             put: vec![
                 Object::Role(role),
-                Object::Database(Database { id: first, name: database.to_owned(), owner: ADMIN, comment: None }),
+                Object::Database(Database {
+                    id: first,
+                    name: database.to_owned(),
+                    owner: ADMIN,
+                    comment: None,
+                }),
                 Object::Schema(Schema {
                     id: public,
                     database: first,
@@ -177,7 +182,9 @@ impl Catalog {
         }
         for grant in &change.revoke {
             next.grants.retain(|held| {
-                held.object != grant.object || held.grantee != grant.grantee || held.privilege != grant.privilege
+                held.object != grant.object
+                    || held.grantee != grant.grantee
+                    || held.privilege != grant.privilege
             });
         }
         for object in &change.put {
@@ -203,8 +210,11 @@ impl Catalog {
         if holds {
             return Ok(());
         }
-        Err(Error::new(Code::SerializationFailure, "could not serialize access due to concurrent schema change")
-            .with_hint("Run the statement again."))
+        Err(Error::new(
+            Code::SerializationFailure,
+            "could not serialize access due to concurrent schema change",
+        )
+        .with_hint("Run the statement again."))
     }
 
     fn exists(&self, id: ObjectId) -> bool {
@@ -221,14 +231,16 @@ impl Catalog {
     fn put(&mut self, object: &Object) -> Result<()> {
         match object {
             Object::Database(database) => {
-                let taken = self.databases.values().any(|at| at.name == database.name && at.id != database.id);
+                let taken =
+                    self.databases.values().any(|at| at.name == database.name && at.id != database.id);
                 refuse_if(taken, Code::DuplicateDatabase, "database", &database.name)?;
                 self.databases.insert(database.id, Arc::new(database.clone()));
             }
             Object::Schema(schema) => {
-                let taken = self.schemas.values().any(|at| {
-                    at.database == schema.database && at.name == schema.name && at.id != schema.id
-                });
+                let taken = self
+                    .schemas
+                    .values()
+                    .any(|at| at.database == schema.database && at.name == schema.name && at.id != schema.id);
                 refuse_if(taken, Code::DuplicateSchema, "schema", &schema.name)?;
                 self.schemas.insert(schema.id, Arc::new(schema.clone()));
             }
@@ -449,7 +461,13 @@ mod tests {
         let catalog = Catalog::bootstrap("admin", None, "keystead");
         let database = catalog.find_database("keystead").expect("made by bootstrap").id;
         let schema = |id, name: &str| {
-            Object::Schema(Schema { id: SchemaId(id), database, name: name.to_owned(), owner: ADMIN, comment: None })
+            Object::Schema(Schema {
+                id: SchemaId(id),
+                database,
+                name: name.to_owned(),
+                owner: ADMIN,
+                comment: None,
+            })
         };
         let change = Change { put: vec![schema(20_000, "a"), schema(20_001, "a")], ..Change::default() };
         let refused = catalog.apply(&change).expect_err("the same name twice");

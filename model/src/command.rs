@@ -15,8 +15,8 @@ use crate::{
     error::{Code, Error, Object},
     expr::Program,
     id::{
-        Boot, CatalogVersion, CommandId, Epoch, IndexId, NodeId, PartitionId, Revision, RoleId, SequenceId, SessionId,
-        TableId,
+        Boot, CatalogVersion, CommandId, Epoch, IndexId, NodeId, PartitionId, Revision, RoleId, SequenceId,
+        SessionId, TableId,
     },
 };
 
@@ -374,11 +374,15 @@ impl Rejection {
             Self::RowChanged { .. } | Self::RowMissing { .. } | Self::RangeChanged { .. } => {
                 "could not serialize access due to concurrent update".to_owned()
             }
-            Self::DescriptorChanged { table } => format!("table {table} was changed since the statement was planned"),
+            Self::DescriptorChanged { table } => {
+                format!("table {table} was changed since the statement was planned")
+            }
             Self::TableMissing { table } => format!("table {table} does not exist"),
             Self::UniqueViolation { .. } => "duplicate key value violates unique constraint".to_owned(),
             Self::Program { message, .. } => message.clone(),
-            Self::SequenceExhausted { sequence } => format!("nextval: sequence {sequence} has reached its end"),
+            Self::SequenceExhausted { sequence } => {
+                format!("nextval: sequence {sequence} has reached its end")
+            }
             Self::DeadlinePassed => "canceling statement due to statement timeout".to_owned(),
             Self::IdentityConflict => "command id was used with another command".to_owned(),
             Self::Superseded => "a later attempt under this command id was seen".to_owned(),

@@ -721,7 +721,13 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.0.code.sqlstate(), self.0.message, self.0.detail.as_deref().unwrap_or("-"))
+        write!(
+            f,
+            "{} {}: {}",
+            self.0.code.sqlstate(),
+            self.0.message,
+            self.0.detail.as_deref().unwrap_or("-")
+        )
     }
 }
 

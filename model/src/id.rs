@@ -250,7 +250,9 @@ fn check_partition_key(key: &[Value]) -> Result<()> {
     for value in key {
         let fault = match value {
             Value::Null => "a partition key cannot be null",
-            Value::Text(text) if text.len() > PARTITION_TEXT_BYTES_MAX => "text in a partition key is too long",
+            Value::Text(text) if text.len() > PARTITION_TEXT_BYTES_MAX => {
+                "text in a partition key is too long"
+            }
             Value::Text(text) if text.trim().is_empty() => "text in a partition key is blank",
             Value::Text(text) if text.chars().any(char::is_control) => {
                 "text in a partition key holds a control character"

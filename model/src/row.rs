@@ -139,7 +139,9 @@ fn encode_at(
         }
         match &mut wide {
             Some(wide) => wide.push(u32::try_from(end).map_err(|_| RowError::TooLarge)?),
-            None => out[ends + column * 2..ends + column * 2 + 2].copy_from_slice(&(end as u16).to_le_bytes()),
+            None => {
+                out[ends + column * 2..ends + column * 2 + 2].copy_from_slice(&(end as u16).to_le_bytes())
+            }
         }
     }
     if let Some(wide) = wide {

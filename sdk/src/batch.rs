@@ -29,7 +29,8 @@ impl<'a> Batch<'a> {
     /// The next statement.
     pub fn statement(mut self, sql: &str, parameters: impl IntoIterator<Item = Parameter>) -> Self {
         let parameters = parameters.into_iter().map(|parameter| parameter.0).collect();
-        let statement = proto::QueryRequest { sql: sql.to_owned(), parameters, ..proto::QueryRequest::default() };
+        let statement =
+            proto::QueryRequest { sql: sql.to_owned(), parameters, ..proto::QueryRequest::default() };
         self.message.statements.push(statement);
         self
     }
@@ -42,7 +43,8 @@ impl<'a> Batch<'a> {
 
     /// Runs all statements in one transaction; answers the rows of each.
     pub async fn commit(self) -> Result<Vec<Vec<Row>>> {
-        let reply = self.client.call(self.message, |mut door, request| async move { door.batch(request).await });
+        let reply =
+            self.client.call(self.message, |mut door, request| async move { door.batch(request).await });
         let results = reply.await?.into_inner().results;
         let rows = |result: proto::Result| {
             let columns = convert::columns(&result.header.unwrap_or_default()).map_err(Error::Malformed)?;

@@ -59,7 +59,8 @@ impl Repeatable for proto::CommandStatusRequest {
 impl Client {
     /// Connects to a server's gRPC address, such as `http://127.0.0.1:7450`, with a token.
     pub async fn connect(address: &str, token: &str) -> Result<Self> {
-        let endpoint = Endpoint::from_shared(address.to_owned()).map_err(|error| Error::Address(error.to_string()))?;
+        let endpoint =
+            Endpoint::from_shared(address.to_owned()).map_err(|error| Error::Address(error.to_string()))?;
         let channel = endpoint.connect().await.map_err(|error| Error::Connection(error.to_string()))?;
         let authorization = format!("Bearer {token}").parse();
         let authorization = authorization.map_err(|_| Error::Address("the token is not ASCII".to_owned()))?;

@@ -186,7 +186,8 @@ mod tests {
             .with_hint("Use ON CONFLICT.")
             .with_position(12)
             .with_object(Object { constraint: Some("t_pkey".to_owned()), ..Object::default() });
-        let received = error_from_status(&status_of(&sent, tonic::Code::AlreadyExists)).expect("it was put in");
+        let received =
+            error_from_status(&status_of(&sent, tonic::Code::AlreadyExists)).expect("it was put in");
         assert_eq!(detail(&received), detail(&sent));
     }
 

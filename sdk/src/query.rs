@@ -98,7 +98,8 @@ impl<'a> Query<'a> {
 
     /// Runs it and pulls rows as they are made.
     pub async fn stream(self) -> Result<RowStream> {
-        let replies = self.client.call(self.message, |mut door, request| async move { door.query(request).await });
+        let replies =
+            self.client.call(self.message, |mut door, request| async move { door.query(request).await });
         RowStream::open(replies.await?.into_inner()).await
     }
 

@@ -31,7 +31,8 @@ impl Row {
     /// The value of the column with this name.
     pub fn get<T: FromValue>(&self, column: &str) -> Result<T> {
         let place = self.columns.iter().position(|at| at.name == column);
-        let place = place.ok_or_else(|| Error::Column { column: column.to_owned(), reason: "not there".to_owned() })?;
+        let place = place
+            .ok_or_else(|| Error::Column { column: column.to_owned(), reason: "not there".to_owned() })?;
         self.at(place)
     }
 
@@ -39,11 +40,13 @@ impl Row {
     pub fn at<T: FromValue>(&self, place: usize) -> Result<T> {
         let value = self.values.get(place);
         let refuse = |reason: String| {
-            let column = self.columns.get(place).map_or_else(|| place.to_string(), |column| column.name.clone());
+            let column =
+                self.columns.get(place).map_or_else(|| place.to_string(), |column| column.name.clone());
             Error::Column { column, reason }
         };
         let value = value.ok_or_else(|| refuse("not there".to_owned()))?;
-        T::from_value(value).ok_or_else(|| refuse(format!("{:?} is not a {}", value, std::any::type_name::<T>())))
+        T::from_value(value)
+            .ok_or_else(|| refuse(format!("{:?} is not a {}", value, std::any::type_name::<T>())))
     }
 }
 

@@ -4,7 +4,10 @@
 
 use std::collections::BTreeSet;
 
-use model::{Type, Value, id::{ColumnNumber, TableId}};
+use model::{
+    Type, Value,
+    id::{ColumnNumber, TableId},
+};
 
 use crate::{
     expr::{Expr, Kind},
@@ -37,7 +40,9 @@ fn known<'s>(id: usize, statistics: &'s Statistics, columns: &Columns) -> Option
 pub(crate) fn distinct(expr: &Expr, statistics: &Statistics, columns: &Columns) -> f64 {
     match &expr.kind {
         Kind::Column(id) => match (known(*id, statistics, columns), columns.get(*id).origin) {
-            (_, Some((table, number))) if statistics.is_key(TableId(table), ColumnNumber(number)) => statistics.rows(TableId(table)).max(1.0),
+            (_, Some((table, number))) if statistics.is_key(TableId(table), ColumnNumber(number)) => {
+                statistics.rows(TableId(table)).max(1.0)
+            }
             (Some(known), _) if known.distinct > 0.0 => known.distinct,
             (_, Some((table, _))) => guess(expr.ty, statistics.rows(TableId(table))),
             _ => 200.0,
@@ -72,7 +77,10 @@ pub(crate) fn distinct_equal(all: &[&Expr], statistics: &Statistics, columns: &C
         .fold(f64::MAX, f64::min);
     let of_one = |expr: &&Expr| {
         let own = distinct(expr, statistics, columns);
-        let looked = expr.as_column().and_then(|id| known(id, statistics, columns)).is_some_and(|known| known.distinct > 0.0);
+        let looked = expr
+            .as_column()
+            .and_then(|id| known(id, statistics, columns))
+            .is_some_and(|known| known.distinct > 0.0);
         if looked { own } else { own.min(key_rows) }
     };
     all.iter().map(of_one).collect()
@@ -109,7 +117,10 @@ pub(crate) fn selectivity(condition: &Expr, statistics: &Statistics, columns: &C
         }
         Kind::Not(inner) => 1.0 - selectivity(inner, statistics, columns),
         Kind::IsNull { value, negated } => {
-            let nulls = value.as_column().and_then(|id| known(id, statistics, columns)).map_or(0.05, |known| known.nulls);
+            let nulls = value
+                .as_column()
+                .and_then(|id| known(id, statistics, columns))
+                .map_or(0.05, |known| known.nulls);
             if *negated { 1.0 - nulls } else { nulls }
         }
         Kind::InList { value, list, negated } => {
@@ -137,7 +148,10 @@ fn range(symbol: &str, a: &Expr, b: &Expr, statistics: &Statistics, columns: &Co
         (_, _, Some(column), Some(constant)) => (column, constant, symbol.starts_with('>')),
         _ => return 0.33,
     };
-    let Some(ColumnStatistics { min: Some(min), max: Some(max), .. }) = known(column, statistics, columns) else { return 0.33 };
+    let Some(ColumnStatistics { min: Some(min), max: Some(max), .. }) = known(column, statistics, columns)
+    else {
+        return 0.33;
+    };
     let (Some(low), Some(high), Some(at)) = (number(min), number(max), number(constant)) else { return 0.33 };
     if high <= low {
         return 0.33;
@@ -161,7 +175,14 @@ pub(crate) fn group_rows(groups: &[(usize, Expr)], statistics: &Statistics, colu
 }
 
 /// The share of pairs for which two sides are equal.
-pub(crate) fn join_selectivity(a: &Expr, b: &Expr, left: f64, right: f64, statistics: &Statistics, columns: &Columns) -> f64 {
+pub(crate) fn join_selectivity(
+    a: &Expr,
+    b: &Expr,
+    left: f64,
+    right: f64,
+    statistics: &Statistics,
+    columns: &Columns,
+) -> f64 {
     let both = distinct_equal(&[a, b], statistics, columns);
     let (a, b) = (both[0].min(left.max(1.0)), both[1].min(right.max(1.0)));
     1.0 / a.max(b).max(1.0)
@@ -205,7 +226,8 @@ pub(crate) fn rows(plan: &Logical, statistics: &Statistics, columns: &Columns) -
         | Logical::With { input, .. } => rows(input, statistics, columns),
         Logical::ProjectSet { input, .. } => rows(input, statistics, columns) * 10.0,
         Logical::Join(join) => {
-            let (left, right) = (rows(&join.left, statistics, columns), rows(&join.right, statistics, columns));
+            let (left, right) =
+                (rows(&join.left, statistics, columns), rows(&join.right, statistics, columns));
             let mut share = 1.0;
             if let Some(on) = &join.on {
                 let mut parts = Vec::new();
@@ -235,8 +257,12 @@ pub(crate) fn rows(plan: &Logical, statistics: &Statistics, columns: &Columns) -
                 None => input,
             }
         }
-        Logical::Distinct { input } | Logical::DistinctOn { input, .. } => distinct_rows(rows(input, statistics, columns)),
-        Logical::SetOperation { left, right, .. } => rows(left, statistics, columns) + rows(right, statistics, columns),
+        Logical::Distinct { input } | Logical::DistinctOn { input, .. } => {
+            distinct_rows(rows(input, statistics, columns))
+        }
+        Logical::SetOperation { left, right, .. } => {
+            rows(left, statistics, columns) + rows(right, statistics, columns)
+        }
         Logical::CteScan { .. } => 1_000.0,
         Logical::Recursive { initial, .. } => rows(initial, statistics, columns) * 10.0,
         Logical::Insert(insert) => rows(&insert.source, statistics, columns),
@@ -260,7 +286,8 @@ pub(crate) fn finds_one(scan: &crate::plan::logical::Scan, conditions: &[Expr]) 
                 read_columns(value, &mut read);
                 if let Some(id) = column.as_column()
                     && read.is_disjoint(&own)
-                    && let Some((_, crate::plan::ScanColumn::Column(number))) = scan.columns.iter().find(|(at, _)| *at == id)
+                    && let Some((_, crate::plan::ScanColumn::Column(number))) =
+                        scan.columns.iter().find(|(at, _)| *at == id)
                 {
                     fixed.insert(*number);
                 }
@@ -268,6 +295,8 @@ pub(crate) fn finds_one(scan: &crate::plan::logical::Scan, conditions: &[Expr]) 
         }
     }
     scan.table.indexes.iter().any(|index| {
-        index.unique && index.predicate.is_none() && index.parts.iter().all(|part| fixed.contains(&part.column))
+        index.unique
+            && index.predicate.is_none()
+            && index.parts.iter().all(|part| fixed.contains(&part.column))
     })
 }

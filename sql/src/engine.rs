@@ -1,26 +1,12 @@
 //! What all sessions of a server share: where partitions are, memory, plans, statistics, who is here.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use model::{
-    port::Dispatch,
-    time::Clock,
-};
+use model::{port::Dispatch, time::Clock};
 use parking_lot::Mutex;
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 
-use crate::{
-    cache::Cache,
-    context::Activity,
-    memory::Pool,
-    session::CancelHandle,
-    spill,
-    stats::Known,
-};
+use crate::{cache::Cache, context::Activity, memory::Pool, session::CancelHandle, spill, stats::Known};
 
 /// How a server runs SQL.
 #[derive(Clone, Debug)]

@@ -38,7 +38,13 @@ pub(crate) fn explain(
     lines
 }
 
-fn text(plan: &Plan, options: &ExplainOptions, statistics: Option<&Statistics>, depth: usize, lines: &mut Vec<String>) {
+fn text(
+    plan: &Plan,
+    options: &ExplainOptions,
+    statistics: Option<&Statistics>,
+    depth: usize,
+    lines: &mut Vec<String>,
+) {
     let indent = if depth == 0 { String::new() } else { format!("{}->  ", "      ".repeat(depth - 1)) };
     let mut line = format!("{indent}{}", title(plan));
     if options.costs {
@@ -62,7 +68,11 @@ fn actual(plan: &Plan, options: &ExplainOptions, statistics: &Statistics) -> Str
     if node.loops == 0 {
         return " (never executed)".to_owned();
     }
-    let time = if options.timing { format!("time={:.3} ", node.time.as_secs_f64() * 1_000.0) } else { String::new() };
+    let time = if options.timing {
+        format!("time={:.3} ", node.time.as_secs_f64() * 1_000.0)
+    } else {
+        String::new()
+    };
     format!(" (actual {time}rows={} loops={})", node.rows, node.loops)
 }
 
@@ -72,7 +82,11 @@ fn title(plan: &Plan) -> String {
         Node::Values(rows) if rows.len() == 1 => "Result".to_owned(),
         Node::Values(_) => "Values Scan".to_owned(),
         Node::Scan(scan) => {
-            let on = if scan.alias == scan.table.name { scan.alias.clone() } else { format!("{} {}", scan.table.name, scan.alias) };
+            let on = if scan.alias == scan.table.name {
+                scan.alias.clone()
+            } else {
+                format!("{} {}", scan.table.name, scan.alias)
+            };
             let name = |index: &Option<model::id::IndexId>| match index {
                 None => scan.table.key().map(|key| key.name.clone()),
                 Some(id) => scan.table.find_index(*id).map(|index| index.name.clone()),
@@ -83,7 +97,9 @@ fn title(plan: &Plan) -> String {
                 Access::Full { index } | Access::Range { index, .. } => {
                     format!("Index Scan{back} using {} on {on}", name(index).unwrap_or_default())
                 }
-                Access::Keys { index, .. } => format!("Key Lookup using {} on {on}", name(index).unwrap_or_default()),
+                Access::Keys { index, .. } => {
+                    format!("Key Lookup using {} on {on}", name(index).unwrap_or_default())
+                }
             }
         }
         Node::SystemScan(scan) => format!("System Scan on {}", scan.relation.name),
@@ -101,7 +117,9 @@ fn title(plan: &Plan) -> String {
             format!("{strategy}{} Join", kind(join.kind))
         }
         Node::Apply(apply) => format!("Apply{}", kind(apply.kind)),
-        Node::Aggregate(aggregate) if aggregate.groups.is_empty() && aggregate.sets.is_none() => "Aggregate".to_owned(),
+        Node::Aggregate(aggregate) if aggregate.groups.is_empty() && aggregate.sets.is_none() => {
+            "Aggregate".to_owned()
+        }
         Node::Aggregate(aggregate) if aggregate.ordered => "GroupAggregate".to_owned(),
         Node::Aggregate(_) => "HashAggregate".to_owned(),
         Node::Window(_) => "WindowAgg".to_owned(),
@@ -166,12 +184,21 @@ fn details(plan: &Plan) -> Vec<String> {
     }
 }
 
-fn json(plan: &Plan, options: &ExplainOptions, statistics: Option<&Statistics>, indent: usize, out: &mut String) {
+fn json(
+    plan: &Plan,
+    options: &ExplainOptions,
+    statistics: Option<&Statistics>,
+    indent: usize,
+    out: &mut String,
+) {
     let pad = " ".repeat(indent + 2);
     out.push_str("{\n");
     out.push_str(&format!("{pad}\"Node Type\": {}", quoted(&title(plan))));
     if options.costs {
-        out.push_str(&format!(",\n{pad}\"Total Cost\": {:.2},\n{pad}\"Plan Rows\": {:.0}", plan.cost, plan.rows));
+        out.push_str(&format!(
+            ",\n{pad}\"Total Cost\": {:.2},\n{pad}\"Plan Rows\": {:.0}",
+            plan.cost, plan.rows
+        ));
     }
     if let Some(node) = statistics.map(|statistics| statistics.node(plan.id)) {
         out.push_str(&format!(",\n{pad}\"Actual Rows\": {}", node.rows));

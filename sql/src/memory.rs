@@ -98,8 +98,10 @@ impl Budget {
 }
 
 fn add_within(used: &AtomicUsize, bytes: usize, limit: usize) -> bool {
-    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| used.checked_add(bytes).filter(|sum| *sum <= limit))
-        .is_ok()
+    used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+        used.checked_add(bytes).filter(|sum| *sum <= limit)
+    })
+    .is_ok()
 }
 
 /// What one operator holds.
@@ -144,7 +146,11 @@ impl Charge {
     /// The error of an operator that needs so many bytes and cannot spill.
     pub fn refusal(&self, bytes: usize) -> Error {
         Error::new(Code::OutOfMemory, "out of memory")
-            .with_detail(format!("Failed on request of {} bytes in {}.", bytes.saturating_sub(self.bytes), self.what))
+            .with_detail(format!(
+                "Failed on request of {} bytes in {}.",
+                bytes.saturating_sub(self.bytes),
+                self.what
+            ))
             .with_hint("Raise work_mem or memory.limit, or let the statement touch fewer rows.")
     }
 }

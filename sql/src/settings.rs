@@ -5,11 +5,7 @@
 //! - `SET` inside a transaction is undone by its rollback, `SET LOCAL` by its end; savepoints likewise.
 //! - Names with a dot that are not ours are placeholders, as in PostgreSQL: any text, kept for the session.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use model::{
     Code, Error, Result,
@@ -47,67 +43,203 @@ struct Parameter {
     description: &'static str,
 }
 
-const fn parameter(name: &'static str, value: &'static str, shape: Shape, description: &'static str) -> Parameter {
+const fn parameter(
+    name: &'static str,
+    value: &'static str,
+    shape: Shape,
+    description: &'static str,
+) -> Parameter {
     Parameter { name, value, shape, reported: false, description }
 }
 
-const fn reported(name: &'static str, value: &'static str, shape: Shape, description: &'static str) -> Parameter {
+const fn reported(
+    name: &'static str,
+    value: &'static str,
+    shape: Shape,
+    description: &'static str,
+) -> Parameter {
     Parameter { name, value, shape, reported: true, description }
 }
 
 const ISOLATION: &[&str] = &["read uncommitted", "read committed", "repeatable read", "serializable"];
-const LEVELS: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
+const LEVELS: &[&str] =
+    &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
 
 /// All parameters, by name.
 static KNOWN: &[Parameter] = &[
-    reported("application_name", "", Shape::Text, "Sets the application name to be reported in statistics and logs."),
-    parameter("backslash_quote", "safe_encoding", Shape::Choice(&["safe_encoding", "on", "off"]), "Sets whether \"\\'\" is allowed in string literals."),
+    reported(
+        "application_name",
+        "",
+        Shape::Text,
+        "Sets the application name to be reported in statistics and logs.",
+    ),
+    parameter(
+        "backslash_quote",
+        "safe_encoding",
+        Shape::Choice(&["safe_encoding", "on", "off"]),
+        "Sets whether \"\\'\" is allowed in string literals.",
+    ),
     parameter("bytea_output", "hex", Shape::Choice(&["hex", "escape"]), "Sets the output format for bytea."),
-    parameter("check_function_bodies", "on", Shape::Bool, "Check routine bodies during CREATE FUNCTION and CREATE PROCEDURE."),
+    parameter(
+        "check_function_bodies",
+        "on",
+        Shape::Bool,
+        "Check routine bodies during CREATE FUNCTION and CREATE PROCEDURE.",
+    ),
     reported("client_encoding", "UTF8", Shape::Encoding, "Sets the client's character set encoding."),
-    parameter("client_min_messages", "notice", Shape::Choice(LEVELS), "Sets the message levels that are sent to the client."),
+    parameter(
+        "client_min_messages",
+        "notice",
+        Shape::Choice(LEVELS),
+        "Sets the message levels that are sent to the client.",
+    ),
     reported("DateStyle", "ISO, MDY", Shape::DateStyle, "Sets the display format for date and time values."),
-    parameter("default_tablespace", "", Shape::Text, "Sets the default tablespace to create tables and indexes in."),
-    parameter("default_table_access_method", "heap", Shape::Text, "Sets the default table access method for new tables."),
-    parameter("default_transaction_deferrable", "off", Shape::Bool, "Sets the default deferrable status of new transactions."),
-    parameter("default_transaction_isolation", "read committed", Shape::Choice(ISOLATION), "Sets the transaction isolation level of each new transaction."),
-    reported("default_transaction_read_only", "off", Shape::Bool, "Sets the default read-only status of new transactions."),
-    parameter("extra_float_digits", "1", Shape::Integer(-15, 3), "Sets the number of digits displayed for floating-point values."),
-    parameter("idle_in_transaction_session_timeout", "0", Shape::Millis, "Sets the maximum allowed idle time between queries, when in a transaction."),
-    parameter("idle_session_timeout", "0", Shape::Millis, "Sets the maximum allowed idle time between queries, when not in a transaction."),
+    parameter(
+        "default_tablespace",
+        "",
+        Shape::Text,
+        "Sets the default tablespace to create tables and indexes in.",
+    ),
+    parameter(
+        "default_table_access_method",
+        "heap",
+        Shape::Text,
+        "Sets the default table access method for new tables.",
+    ),
+    parameter(
+        "default_transaction_deferrable",
+        "off",
+        Shape::Bool,
+        "Sets the default deferrable status of new transactions.",
+    ),
+    parameter(
+        "default_transaction_isolation",
+        "read committed",
+        Shape::Choice(ISOLATION),
+        "Sets the transaction isolation level of each new transaction.",
+    ),
+    reported(
+        "default_transaction_read_only",
+        "off",
+        Shape::Bool,
+        "Sets the default read-only status of new transactions.",
+    ),
+    parameter(
+        "extra_float_digits",
+        "1",
+        Shape::Integer(-15, 3),
+        "Sets the number of digits displayed for floating-point values.",
+    ),
+    parameter(
+        "idle_in_transaction_session_timeout",
+        "0",
+        Shape::Millis,
+        "Sets the maximum allowed idle time between queries, when in a transaction.",
+    ),
+    parameter(
+        "idle_session_timeout",
+        "0",
+        Shape::Millis,
+        "Sets the maximum allowed idle time between queries, when not in a transaction.",
+    ),
     reported("in_hot_standby", "off", Shape::Fixed, "Shows whether hot standby is currently active."),
     reported("integer_datetimes", "on", Shape::Fixed, "Datetimes are integer based."),
-    reported("IntervalStyle", "postgres", Shape::Choice(&["postgres"]), "Sets the display format for interval values."),
+    reported(
+        "IntervalStyle",
+        "postgres",
+        Shape::Choice(&["postgres"]),
+        "Sets the display format for interval values.",
+    ),
     reported("is_superuser", "off", Shape::Fixed, "Shows whether the current user is a superuser."),
     parameter("jit", "off", Shape::Bool, "Allow JIT compilation."),
-    parameter("keystead.command_id", "", Shape::CommandId, "Names the next write, so that it is safe to send again."),
-    parameter("keystead.multi_partition", "off", Shape::Choice(&["off", "each"]), "Whether one statement may change several partitions, one command each."),
+    parameter(
+        "keystead.command_id",
+        "",
+        Shape::CommandId,
+        "Names the next write, so that it is safe to send again.",
+    ),
+    parameter(
+        "keystead.multi_partition",
+        "off",
+        Shape::Choice(&["off", "each"]),
+        "Whether one statement may change several partitions, one command each.",
+    ),
     parameter("lc_collate", "C", Shape::Fixed, "Shows the collation order locale."),
-    parameter("lc_ctype", "C", Shape::Fixed, "Shows the character classification and case conversion locale."),
+    parameter(
+        "lc_ctype",
+        "C",
+        Shape::Fixed,
+        "Shows the character classification and case conversion locale.",
+    ),
     parameter("lc_messages", "C", Shape::Text, "Sets the language in which messages are displayed."),
     parameter("lc_monetary", "C", Shape::Text, "Sets the locale for formatting monetary amounts."),
     parameter("lc_numeric", "C", Shape::Text, "Sets the locale for formatting numbers."),
     parameter("lc_time", "C", Shape::Text, "Sets the locale for formatting date and time values."),
-    parameter("lock_timeout", "0", Shape::Millis, "Sets the maximum allowed duration of any wait for a lock."),
+    parameter(
+        "lock_timeout",
+        "0",
+        Shape::Millis,
+        "Sets the maximum allowed duration of any wait for a lock.",
+    ),
     parameter("max_identifier_length", "63", Shape::Fixed, "Shows the maximum identifier length."),
     parameter("max_index_keys", "32", Shape::Fixed, "Shows the maximum number of index keys."),
     parameter("role", "none", Shape::Text, "Sets the current role."),
     parameter("row_security", "on", Shape::Bool, "Enable row security."),
-    reported("search_path", "\"$user\", public", Shape::List, "Sets the schema search order for names that are not schema-qualified."),
+    reported(
+        "search_path",
+        "\"$user\", public",
+        Shape::List,
+        "Sets the schema search order for names that are not schema-qualified.",
+    ),
     reported("server_encoding", "UTF8", Shape::Fixed, "Shows the server (database) character set encoding."),
     reported("server_version", "15.18", Shape::Fixed, "Shows the server version."),
     parameter("server_version_num", "150018", Shape::Fixed, "Shows the server version as an integer."),
     reported("session_authorization", "", Shape::Text, "Sets the session user name."),
-    reported("standard_conforming_strings", "on", Shape::Choice(&["on"]), "Causes '...' strings to treat backslashes literally."),
+    reported(
+        "standard_conforming_strings",
+        "on",
+        Shape::Choice(&["on"]),
+        "Causes '...' strings to treat backslashes literally.",
+    ),
     parameter("statement_timeout", "0", Shape::Millis, "Sets the maximum allowed duration of any statement."),
-    parameter("synchronous_commit", "on", Shape::Choice(&["on", "off", "local", "remote_write", "remote_apply"]), "Commits are always synchronous here."),
+    parameter(
+        "synchronous_commit",
+        "on",
+        Shape::Choice(&["on", "off", "local", "remote_write", "remote_apply"]),
+        "Commits are always synchronous here.",
+    ),
     parameter("synchronize_seqscans", "on", Shape::Bool, "Enable synchronized sequential scans."),
-    reported("TimeZone", "UTC", Shape::Zone, "Sets the time zone for displaying and interpreting time stamps."),
-    parameter("transaction_deferrable", "off", Shape::Bool, "Whether to defer a read-only serializable transaction."),
-    parameter("transaction_isolation", "read committed", Shape::Choice(ISOLATION), "Sets the current transaction's isolation level."),
-    parameter("transaction_read_only", "off", Shape::Bool, "Sets the current transaction's read-only status."),
+    reported(
+        "TimeZone",
+        "UTC",
+        Shape::Zone,
+        "Sets the time zone for displaying and interpreting time stamps.",
+    ),
+    parameter(
+        "transaction_deferrable",
+        "off",
+        Shape::Bool,
+        "Whether to defer a read-only serializable transaction.",
+    ),
+    parameter(
+        "transaction_isolation",
+        "read committed",
+        Shape::Choice(ISOLATION),
+        "Sets the current transaction's isolation level.",
+    ),
+    parameter(
+        "transaction_read_only",
+        "off",
+        Shape::Bool,
+        "Sets the current transaction's read-only status.",
+    ),
     parameter("work_mem", "4MB", Shape::Text, "Sets the maximum memory to be used for query workspaces."),
-    parameter("xmloption", "content", Shape::Choice(&["content", "document"]), "Sets whether XML data is to be considered documents or content fragments."),
+    parameter(
+        "xmloption",
+        "content",
+        Shape::Choice(&["content", "document"]),
+        "Sets whether XML data is to be considered documents or content fragments.",
+    ),
 ];
 
 fn find(name: &str) -> Option<&'static Parameter> {
@@ -159,7 +291,9 @@ impl Settings {
     pub(crate) fn assign(&self, name: &str, value: &str, local: bool) -> Result<String> {
         let (key, value) = match find(name) {
             Some(parameter) => (parameter.name.to_owned(), check(parameter, value)?),
-            None if name.contains('.') && !name.starts_with("keystead.") => (name.to_lowercase(), value.to_owned()),
+            None if name.contains('.') && !name.starts_with("keystead.") => {
+                (name.to_lowercase(), value.to_owned())
+            }
             None => return Err(unrecognized(name)),
         };
         self.0.lock().put(key, Some(value.clone()), local);
@@ -189,7 +323,14 @@ impl Settings {
     pub(crate) fn reset_all(&self) {
         let keys: Vec<String> = self.0.lock().values.keys().cloned().collect();
         for key in keys {
-            let keeps = matches!(key.as_str(), "session_authorization" | "role" | "is_superuser" | "transaction_isolation" | "transaction_read_only");
+            let keeps = matches!(
+                key.as_str(),
+                "session_authorization"
+                    | "role"
+                    | "is_superuser"
+                    | "transaction_isolation"
+                    | "transaction_read_only"
+            );
             if !keeps {
                 let mut state = self.0.lock();
                 let value = state.reset_value(&key);
@@ -294,7 +435,11 @@ impl Settings {
         } else {
             DateOrder::Mdy
         };
-        let bytea_output = if self.get("bytea_output") == "escape" { value::ByteaOutput::Escape } else { value::ByteaOutput::Hex };
+        let bytea_output = if self.get("bytea_output") == "escape" {
+            value::ByteaOutput::Escape
+        } else {
+            value::ByteaOutput::Hex
+        };
         let extra_float_digits = self.get("extra_float_digits");
         let _ = extra_float_digits;
         value::Context {
@@ -420,7 +565,10 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
         Shape::Integer(min, max) => {
             let number: i64 = value.trim().parse().map_err(|_| invalid())?;
             if number < min || number > max {
-                let message = format!("{number} is outside the valid range for parameter \"{}\" ({min} .. {max})", parameter.name);
+                let message = format!(
+                    "{number} is outside the valid range for parameter \"{}\" ({min} .. {max})",
+                    parameter.name
+                );
                 return Err(Error::new(Code::InvalidParameterValue, message));
             }
             Ok(number.to_string())
@@ -429,24 +577,32 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
         Shape::Choice(choices) => {
             let lower = value.to_ascii_lowercase();
             let found = choices.iter().find(|choice| **choice == lower);
-            found.map(|choice| (*choice).to_owned()).ok_or_else(|| {
-                invalid().with_hint(format!("Available values: {}.", choices.join(", ")))
-            })
+            found
+                .map(|choice| (*choice).to_owned())
+                .ok_or_else(|| invalid().with_hint(format!("Available values: {}.", choices.join(", "))))
         }
         // A number is hours east of UTC; POSIX names count westwards.
         Shape::Zone if value.trim().parse::<f64>().is_ok() => {
             let hours: f64 = value.trim().parse().map_err(|_| invalid())?;
             let minutes = (-hours * 60.0).round() as i64;
-            let text = format!("{}{}:{:02}", if minutes < 0 { "-" } else { "" }, minutes.abs() / 60, minutes.abs() % 60);
+            let text = format!(
+                "{}{}:{:02}",
+                if minutes < 0 { "-" } else { "" },
+                minutes.abs() / 60,
+                minutes.abs() % 60
+            );
             Zone::parse(&text).map(|zone| zone.name().to_owned()).map_err(|_| invalid())
         }
         Shape::Zone => Zone::parse(value).map(|zone| zone.name().to_owned()).map_err(|_| invalid()),
         Shape::DateStyle => date_style(value).ok_or_else(invalid),
-        Shape::Encoding => match value.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
-            "utf8" | "unicode" => Ok("UTF8".to_owned()),
-            "sqlascii" => Ok("SQL_ASCII".to_owned()),
-            _ => Err(invalid().with_hint("The encoding is UTF8.")),
-        },
+        // As PostgreSQL looks encodings up: by their letters and digits alone.
+        Shape::Encoding => {
+            match value.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "").as_str() {
+                "utf8" | "unicode" => Ok("UTF8".to_owned()),
+                "sqlascii" => Ok("SQL_ASCII".to_owned()),
+                _ => Err(invalid().with_hint("The encoding is UTF8.")),
+            }
+        }
     }
 }
 

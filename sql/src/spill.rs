@@ -55,7 +55,13 @@ impl Directory {
         let path = self.path.join(format!("{PREFIX}{}-{number}", std::process::id()));
         let file = File::options().read(true).write(true).create_new(true).open(&path).map_err(failed)?;
         let place = Place { directory: Arc::clone(self), path, bytes: 0 };
-        Ok(Writer { place, file: BufWriter::with_capacity(1 << 18, file), types: types.into(), rows: 0, scratch: Vec::new() })
+        Ok(Writer {
+            place,
+            file: BufWriter::with_capacity(1 << 18, file),
+            types: types.into(),
+            rows: 0,
+            scratch: Vec::new(),
+        })
     }
 
     fn take(&self, bytes: u64) -> Result<()> {
@@ -64,8 +70,10 @@ impl Directory {
         });
         match taken {
             Ok(_) => Ok(()),
-            Err(_) => Err(Error::new(Code::DiskFull, "temporary file size exceeds the limit for spill files")
-                .with_hint("Raise spill.limit, or let the statement touch fewer rows.")),
+            Err(_) => {
+                Err(Error::new(Code::DiskFull, "temporary file size exceeds the limit for spill files")
+                    .with_hint("Raise spill.limit, or let the statement touch fewer rows."))
+            }
         }
     }
 }
@@ -173,7 +181,7 @@ pub struct Reader {
 
 impl Reader {
     /// The next rows, as they were written together; none at the end.
-    pub fn next(&mut self) -> Result<Option<Batch>> {
+    pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         if self.left == 0 {
             return Ok(None);
         }
@@ -188,8 +196,11 @@ impl Reader {
         self.file.read_exact(&mut bytes).map_err(failed)?;
         let mut input = Input(&bytes);
         let rows = input.word()? as usize;
-        let columns =
-            self.types.iter().map(|ty| read_column(&mut input, *ty, rows).map(Arc::new)).collect::<Result<Vec<_>>>()?;
+        let columns = self
+            .types
+            .iter()
+            .map(|ty| read_column(&mut input, *ty, rows).map(Arc::new))
+            .collect::<Result<Vec<_>>>()?;
         Ok(Some(Batch::new(columns, rows)))
     }
 
@@ -218,7 +229,9 @@ fn write_column(out: &mut Vec<u8>, column: &Column) -> Result<()> {
     match column.data() {
         Data::Bool(values) => out.extend(values.iter().map(|value| u8::from(*value))),
         Data::Int(values) => values.iter().for_each(|value| out.extend_from_slice(&value.to_le_bytes())),
-        Data::Float(values) => values.iter().for_each(|value| out.extend_from_slice(&value.to_bits().to_le_bytes())),
+        Data::Float(values) => {
+            values.iter().for_each(|value| out.extend_from_slice(&value.to_bits().to_le_bytes()))
+        }
         Data::Numeric(values) => {
             for value in values {
                 write_sized(out, |out| {
@@ -235,7 +248,10 @@ fn write_column(out: &mut Vec<u8>, column: &Column) -> Result<()> {
         Data::Values(values) => {
             for (row, value) in values.iter().enumerate() {
                 let null = column.is_null(row);
-                write_sized(out, |out| if null { Some(()) } else { row::write_value(value, column.ty(), out) })?;
+                write_sized(
+                    out,
+                    |out| if null { Some(()) } else { row::write_value(value, column.ty(), out) },
+                )?;
             }
         }
     }
@@ -330,7 +346,10 @@ mod tests {
     use super::*;
 
     fn directory(name: &str, limit: u64) -> Arc<Directory> {
-        Directory::open(std::env::temp_dir().join(format!("keystead-spill-{name}-{}", std::process::id())), limit)
+        Directory::open(
+            std::env::temp_dir().join(format!("keystead-spill-{name}-{}", std::process::id())),
+            limit,
+        )
     }
 
     fn types() -> Vec<Type> {
@@ -360,11 +379,11 @@ mod tests {
         file.write(&batch.select(&[1, 0])).expect("room");
         let mut file = file.finish().expect("a whole file");
         for _ in 0..2 {
-            let first = file.next().expect("a batch").expect("two batches");
-            let second = file.next().expect("a batch").expect("two batches");
+            let first = file.next_batch().expect("a batch").expect("two batches");
+            let second = file.next_batch().expect("a batch").expect("two batches");
             assert_eq!(first.rows(), rows());
             assert_eq!(second.rows(), [rows()[1].clone(), rows()[0].clone()]);
-            assert!(file.next().expect("the end").is_none());
+            assert!(file.next_batch().expect("the end").is_none());
             file.rewind().expect("the start");
         }
     }

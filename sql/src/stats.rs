@@ -91,7 +91,12 @@ impl Known {
     }
 
     /// Notes the number of rows, keeping what ANALYZE found.
-    pub(crate) fn set_rows(&self, table: TableId, rows: f64, at: std::time::Duration) -> Arc<TableStatistics> {
+    pub(crate) fn set_rows(
+        &self,
+        table: TableId,
+        rows: f64,
+        at: std::time::Duration,
+    ) -> Arc<TableStatistics> {
         let mut tables = self.tables.write();
         let columns = tables.get(&table).map(|(_, known)| known.columns.clone()).unwrap_or_default();
         let known = Arc::new(TableStatistics { rows, columns });

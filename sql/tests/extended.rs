@@ -81,12 +81,18 @@ async fn names_that_are_missing_or_taken_have_their_codes() {
     let server = Server::new();
     let mut c = server.connect();
     c.0.parse("s", "select 1", &[]).await.expect("parsed");
-    assert_eq!(c.0.parse("s", "select 2", &[]).await.expect_err("taken").code(), Code::DuplicatePreparedStatement);
+    assert_eq!(
+        c.0.parse("s", "select 2", &[]).await.expect_err("taken").code(),
+        Code::DuplicatePreparedStatement
+    );
     let missing = c.0.bind("", "nope", Parameters::default(), Vec::new()).await;
     assert_eq!(missing.expect_err("missing").code(), Code::InvalidSqlStatementName);
     assert_eq!(c.0.execute("nope", 0).await.err().expect("missing").code(), Code::InvalidCursorName);
     let counts = Parameters { formats: vec![Format::Text, Format::Text], values: Vec::new() };
-    assert_eq!(c.0.bind("", "s", counts, Vec::new()).await.expect_err("formats").code(), Code::ProtocolViolation);
+    assert_eq!(
+        c.0.bind("", "s", counts, Vec::new()).await.expect_err("formats").code(),
+        Code::ProtocolViolation
+    );
     c.0.close_statement("nope");
     c.0.close_portal("nope");
     c.0.sync().await.expect("synced");

@@ -5,7 +5,11 @@
 
 mod support;
 
-use std::{collections::HashMap, fs, path::{Path, PathBuf}};
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use support::{Connection, Server};
 
@@ -57,7 +61,13 @@ fn parse(text: &str) -> Vec<Record> {
             }
         }
         let sql = sql.join("\n");
-        records.push(Record { line: number + 1, connection: std::mem::take(&mut connection), head: line.to_owned(), sql, rows });
+        records.push(Record {
+            line: number + 1,
+            connection: std::mem::take(&mut connection),
+            head: line.to_owned(),
+            sql,
+            rows,
+        });
     }
     records
 }
@@ -126,7 +136,8 @@ async fn the_statement_files_are_answered_as_written() {
         for record in parse(&text) {
             let connection = connections.entry(record.connection.clone()).or_insert_with(|| server.connect());
             file_run += 1;
-            let checked = tokio::time::timeout(std::time::Duration::from_secs(20), check(connection, &record)).await;
+            let checked =
+                tokio::time::timeout(std::time::Duration::from_secs(20), check(connection, &record)).await;
             if let Err(fault) = checked.unwrap_or_else(|_| Err("no answer".to_owned())) {
                 file_faults += 1;
                 println!("{name}:{}: {}\n    {}", record.line, record.sql.replace('\n', " "), fault);

@@ -1,5 +1,10 @@
 //! Whole statements through the session, on a store in memory.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests race tasks of their own and measure how long a cancel takes"
+)]
+
 mod support;
 
 use support::Server;
@@ -8,8 +13,17 @@ use support::Server;
 async fn a_table_is_made_filled_and_read() {
     let server = Server::new();
     let mut c = server.connect();
-    assert_eq!(c.run("create table t (id int primary key, name text not null, n numeric(10,2) default 1.5)").await.expect("made").tag, "CREATE TABLE");
-    assert_eq!(c.run("insert into t values (1, 'one', 10), (2, 'two', default)").await.expect("filled").tag, "INSERT 0 2");
+    assert_eq!(
+        c.run("create table t (id int primary key, name text not null, n numeric(10,2) default 1.5)")
+            .await
+            .expect("made")
+            .tag,
+        "CREATE TABLE"
+    );
+    assert_eq!(
+        c.run("insert into t values (1, 'one', 10), (2, 'two', default)").await.expect("filled").tag,
+        "INSERT 0 2"
+    );
     assert_eq!(c.rows("select id, name, n from t where id = 2").await, ["2|two|1.50"]);
     assert_eq!(c.rows("select name from t where n > 2 order by id desc").await, ["one"]);
     assert_eq!(c.rows("select count(*), sum(n) from t").await, ["2|11.50"]);
@@ -17,7 +31,10 @@ async fn a_table_is_made_filled_and_read() {
     assert_eq!(c.run("delete from t where id = 2").await.expect("removed").tag, "DELETE 1");
     assert_eq!(c.rows("select * from t").await, ["1|one|11.00"]);
     assert_eq!(c.fault("insert into t values (1, 'again')").await.0, "23505");
-    assert_eq!(c.fault("select nope from t").await, ("42703".to_owned(), "column \"nope\" does not exist".to_owned()));
+    assert_eq!(
+        c.fault("select nope from t").await,
+        ("42703".to_owned(), "column \"nope\" does not exist".to_owned())
+    );
 }
 
 #[tokio::test]
@@ -52,7 +69,8 @@ async fn statements_of_one_text_succeed_or_fail_together() {
     c.run("create table t (id int primary key)").await.expect("made");
     assert!(c.simple("insert into t values (1); select 1/0; insert into t values (2)").await.is_err());
     assert_eq!(c.rows("select count(*) from t").await, ["0"]);
-    let answers = c.simple("select 1; insert into t values (1); select count(*) from t").await.expect("all three");
+    let answers =
+        c.simple("select 1; insert into t values (1); select count(*) from t").await.expect("all three");
     assert_eq!(answers.len(), 3);
     assert_eq!(c.rows("select count(*) from t").await, ["1"]);
 }
@@ -69,7 +87,10 @@ async fn counters_that_many_sessions_raise_lose_nothing() {
         tasks.push(tokio::spawn(async move {
             for _ in 0..25 {
                 other.run("update t set n = n + 1 where id = 1").await.expect("raised");
-                other.run("update t set n = n + 1, note = note || '.' where n >= 0 returning n").await.expect("raised");
+                other
+                    .run("update t set n = n + 1, note = note || '.' where n >= 0 returning n")
+                    .await
+                    .expect("raised");
             }
         }));
     }
@@ -102,7 +123,10 @@ async fn deep_statements_are_run_or_refused_and_never_overflow_the_stack() {
     assert_eq!(c.rows(&format!("select 1{}", " + 1".repeat(900))).await, ["901"]);
     assert_eq!(c.fault(&format!("select 1{}", " + 1".repeat(1_000_000))).await.0, "54001");
     let many: Vec<String> = (0..4_000).map(|number| format!("x = {number}")).collect();
-    let text = format!("select x from generate_series(3990, 4010) x where {} order by x desc limit 1", many.join(" or "));
+    let text = format!(
+        "select x from generate_series(3990, 4010) x where {} order by x desc limit 1",
+        many.join(" or ")
+    );
     assert_eq!(c.rows(&text).await, ["3999"]);
 }
 

@@ -582,7 +582,8 @@ async fn a_full_disk_refuses_new_data_and_lets_go_of_old() {
     let mut options = options(&directory);
     let looked_at = free.clone();
     let available = move || Ok(looked_at.load(std::sync::atomic::Ordering::Relaxed));
-    options.log.low_water = Some(storage::log::LowWater { bytes_min: 1 << 20, available: Arc::new(available) });
+    options.log.low_water =
+        Some(storage::log::LowWater { bytes_min: 1 << 20, available: Arc::new(available) });
     options.log.retry_after = Duration::from_millis(1);
     let node = Node::open(options).await.unwrap();
     let world = World::new(&node).await;
@@ -622,7 +623,8 @@ async fn a_command_larger_than_a_log_entry_is_applied_as_one_and_survives() {
     world.applied(world.command((0..100_000).map(insert).collect())).await;
     assert_eq!(world.router.count(&world.partition, world.table, &At::Latest).await.unwrap(), 100_000);
     // One row that is taken refuses all of it.
-    let refused = world.router.execute(world.command((99_000..110_000).map(insert).collect()), WAIT).await.unwrap();
+    let refused =
+        world.router.execute(world.command((99_000..110_000).map(insert).collect()), WAIT).await.unwrap();
     assert!(matches!(refused, Outcome::Rejected(Rejection::UniqueViolation { .. })), "{refused:?}");
     assert_eq!(world.router.count(&world.partition, world.table, &At::Latest).await.unwrap(), 100_000);
     node.close().await.unwrap();

@@ -112,7 +112,11 @@ impl Owner {
         let mut whole = Vec::new();
         encode_large(&mut whole, command);
         if whole.len() > TRANSACTION_BYTES_MAX {
-            return Err(Error::CommandTooLarge { given: whole.len(), max: TRANSACTION_BYTES_MAX, unit: "bytes" });
+            return Err(Error::CommandTooLarge {
+                given: whole.len(),
+                max: TRANSACTION_BYTES_MAX,
+                unit: "bytes",
+            });
         }
         let whole = Bytes::from(whole);
         let number = self.staged.fetch_add(1, Ordering::Relaxed);
@@ -153,7 +157,8 @@ impl Owner {
 
     /// The locks a command needs, in the order in which all commands take them.
     fn wants(&self, command: &Command) -> Vec<(Lockable, LockMode)> {
-        let mut wants = Vec::with_capacity(2 * command.writes.len().min(ENTRY_WRITES_MAX) + command.conditions.len());
+        let mut wants =
+            Vec::with_capacity(2 * command.writes.len().min(ENTRY_WRITES_MAX) + command.conditions.len());
         if command.writes.len() > ENTRY_WRITES_MAX {
             // A large command locks its tables instead of each row: readers go on, other writers of the tables wait.
             let tables: BTreeSet<TableId> = command.writes.iter().filter_map(table_of).collect();

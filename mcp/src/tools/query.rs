@@ -80,7 +80,9 @@ pub(crate) fn tool() -> Tool {
     )
     .with_title("Query")
     .with_raw_output_schema(Arc::new(object(output)))
-    .with_annotations(ToolAnnotations::new().read_only(true).destructive(false).idempotent(true).open_world(false))
+    .with_annotations(
+        ToolAnnotations::new().read_only(true).destructive(false).idempotent(true).open_world(false),
+    )
 }
 
 fn object(schema: Json) -> JsonObject {

@@ -92,7 +92,10 @@ impl Keystead for Door {
         Ok(Response::new(replies))
     }
 
-    async fn batch(&self, request: Request<proto::BatchRequest>) -> Result<Response<proto::BatchReply>, Status> {
+    async fn batch(
+        &self,
+        request: Request<proto::BatchRequest>,
+    ) -> Result<Response<proto::BatchReply>, Status> {
         let session = self.caller(&request)?;
         let message = request.into_inner();
         let command_id = convert::command_id(&message.command_id).map_err(|error| refuse(&error))?;
@@ -171,7 +174,11 @@ async fn next_page(rows: &mut Rows) -> model::Result<Option<proto::Page>> {
         let Some(values) = rows.source.next(PAGE_ROWS_MAX - page.rows.len()).await? else { break };
         for row in values {
             let row = convert::row(&row, &rows.columns);
-            bytes += row.cells.iter().map(|cell| cell.value.as_ref().map_or(1, |value| value.len() + 4)).sum::<usize>();
+            bytes += row
+                .cells
+                .iter()
+                .map(|cell| cell.value.as_ref().map_or(1, |value| value.len() + 4))
+                .sum::<usize>();
             page.rows.push(row);
         }
     }
@@ -181,7 +188,9 @@ async fn next_page(rows: &mut Rows) -> model::Result<Option<proto::Page>> {
 /// One statement's whole result, for the reply of a batch.
 async fn whole(answer: Answer, room: &mut usize) -> Result<proto::Result, Status> {
     match answer {
-        Answer::Done(done) => Ok(proto::Result { done: Some(convert::done(&done)), ..proto::Result::default() }),
+        Answer::Done(done) => {
+            Ok(proto::Result { done: Some(convert::done(&done)), ..proto::Result::default() })
+        }
         Answer::Rows(mut rows) => {
             let header = convert::header(&rows.columns);
             let mut out = Vec::new();

@@ -12,8 +12,7 @@ pub fn refuse(error: &Error) -> Status {
 /// The gRPC code of one of ours (google.rpc.Code).
 pub fn status(code: Code) -> Grpc {
     match code {
-        Code::SuccessfulCompletion
-        | Code::Warning => Grpc::Ok,
+        Code::SuccessfulCompletion | Code::Warning => Grpc::Ok,
         Code::ProtocolViolation
         | Code::CaseNotFound
         | Code::CardinalityViolation
@@ -113,8 +112,7 @@ pub fn status(code: Code) -> Grpc {
         | Code::DuplicateTable
         | Code::DuplicateAlias
         | Code::DuplicateObject => Grpc::AlreadyExists,
-        Code::InvalidAuthorizationSpecification
-        | Code::InvalidPassword => Grpc::Unauthenticated,
+        Code::InvalidAuthorizationSpecification | Code::InvalidPassword => Grpc::Unauthenticated,
         Code::InvalidCatalogName
         | Code::InvalidSchemaName
         | Code::UndefinedColumn
@@ -141,7 +139,6 @@ pub fn status(code: Code) -> Grpc {
         | Code::ConfigFileError
         | Code::LockFileExists
         | Code::InternalError => Grpc::Internal,
-        Code::DataCorrupted
-        | Code::IndexCorrupted => Grpc::DataLoss,
+        Code::DataCorrupted | Code::IndexCorrupted => Grpc::DataLoss,
     }
 }

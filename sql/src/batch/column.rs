@@ -30,9 +30,13 @@ impl Data {
     pub fn new(ty: Type, capacity: usize) -> Self {
         match ty {
             Type::Bool => Self::Bool(Vec::with_capacity(capacity)),
-            Type::Int2 | Type::Int4 | Type::Int8 | Type::Date | Type::Time | Type::Timestamp | Type::Timestamptz => {
-                Self::Int(Vec::with_capacity(capacity))
-            }
+            Type::Int2
+            | Type::Int4
+            | Type::Int8
+            | Type::Date
+            | Type::Time
+            | Type::Timestamp
+            | Type::Timestamptz => Self::Int(Vec::with_capacity(capacity)),
             Type::Float4 | Type::Float8 => Self::Float(Vec::with_capacity(capacity)),
             Type::Numeric => Self::Numeric(Vec::with_capacity(capacity)),
             Type::Json | Type::Bytea | Type::Tid | Type::Void => Self::Text(Texts::with_capacity(capacity)),

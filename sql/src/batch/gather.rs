@@ -16,13 +16,17 @@ impl Column {
             Data::Bool(values) => Data::Bool(rows.iter().map(|row| values[*row as usize]).collect()),
             Data::Int(values) => Data::Int(rows.iter().map(|row| values[*row as usize]).collect()),
             Data::Float(values) => Data::Float(rows.iter().map(|row| values[*row as usize]).collect()),
-            Data::Numeric(values) => Data::Numeric(rows.iter().map(|row| values[*row as usize].clone()).collect()),
+            Data::Numeric(values) => {
+                Data::Numeric(rows.iter().map(|row| values[*row as usize].clone()).collect())
+            }
             Data::Text(texts) => {
                 let mut gathered = Texts::with_capacity(rows.len());
                 gathered.extend_gathered(texts, rows);
                 Data::Text(gathered)
             }
-            Data::Values(values) => Data::Values(rows.iter().map(|row| values[*row as usize].clone()).collect()),
+            Data::Values(values) => {
+                Data::Values(rows.iter().map(|row| values[*row as usize].clone()).collect())
+            }
         };
         let nulls = if self.has_nulls() {
             rows.iter().map(|row| self.nulls()[*row as usize]).collect()
@@ -49,7 +53,9 @@ impl Column {
 
     /// Appends the rows of another column of the same type.
     pub fn extend(&mut self, other: &Column) {
-        if self.ty() != other.ty() && std::mem::discriminant(self.data()) != std::mem::discriminant(other.data()) {
+        if self.ty() != other.ty()
+            && std::mem::discriminant(self.data()) != std::mem::discriminant(other.data())
+        {
             for row in 0..other.len() {
                 self.push_from(other, row);
             }

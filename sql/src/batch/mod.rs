@@ -22,8 +22,8 @@ use std::{borrow::Cow, sync::Arc};
 
 use model::{Type, Value};
 
-pub use column::{Column, Data};
 pub(crate) use column::int_of;
+pub use column::{Column, Data};
 pub use gather::{NO_ROW, concat};
 pub use text::Texts;
 
@@ -41,7 +41,10 @@ pub struct Batch {
 impl Batch {
     /// Rows of these columns, which all have `rows` rows.
     pub fn new(columns: Vec<Arc<Column>>, rows: usize) -> Self {
-        debug_assert!(columns.iter().all(|column| column.len() == rows), "columns of one batch are equally long");
+        debug_assert!(
+            columns.iter().all(|column| column.len() == rows),
+            "columns of one batch are equally long"
+        );
         Self { columns, rows, selection: None }
     }
 
@@ -53,7 +56,8 @@ impl Batch {
 
     /// Rows of values, each with one value per type.
     pub fn from_rows<R: AsRef<[Value]>>(types: &[Type], rows: &[R]) -> Self {
-        let mut columns: Vec<Column> = types.iter().map(|ty| Column::with_capacity(*ty, rows.len())).collect();
+        let mut columns: Vec<Column> =
+            types.iter().map(|ty| Column::with_capacity(*ty, rows.len())).collect();
         for row in rows {
             for (column, value) in columns.iter_mut().zip(row.as_ref()) {
                 column.push_value(value);
@@ -143,7 +147,10 @@ impl Batch {
 
     /// The same rows with other columns, which have as many physical rows.
     pub fn with_columns(&self, columns: Vec<Arc<Column>>) -> Self {
-        debug_assert!(columns.iter().all(|column| column.len() == self.rows), "columns follow the same selection");
+        debug_assert!(
+            columns.iter().all(|column| column.len() == self.rows),
+            "columns follow the same selection"
+        );
         Self { columns, rows: self.rows, selection: self.selection.clone() }
     }
 

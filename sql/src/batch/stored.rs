@@ -68,7 +68,13 @@ impl Decoder {
         Ok(Batch::new(columns, rows.len()))
     }
 
-    fn column(&self, source: &Source, partition: &PartitionId, rows: &[Stored], views: &[RowView<'_>]) -> Result<Column> {
+    fn column(
+        &self,
+        source: &Source,
+        partition: &PartitionId,
+        rows: &[Stored],
+        views: &[RowView<'_>],
+    ) -> Result<Column> {
         let mut column = Column::with_capacity(source.ty, rows.len());
         match source.what {
             ScanColumn::Column(number) => {
@@ -84,7 +90,13 @@ impl Decoder {
         Ok(column)
     }
 
-    fn stored_column(&self, source: &Source, at: usize, views: &[RowView<'_>], column: &mut Column) -> Result<()> {
+    fn stored_column(
+        &self,
+        source: &Source,
+        at: usize,
+        views: &[RowView<'_>],
+        column: &mut Column,
+    ) -> Result<()> {
         let ty = source.ty;
         let fault = || self.damaged("malformed value");
         match column.data() {
@@ -127,7 +139,10 @@ impl Decoder {
     }
 
     fn damaged(&self, fault: &str) -> Error {
-        Error::new(Code::DataCorrupted, format!("a stored row of table \"{}\" cannot be read: {fault}", self.table))
+        Error::new(
+            Code::DataCorrupted,
+            format!("a stored row of table \"{}\" cannot be read: {fault}", self.table),
+        )
     }
 }
 

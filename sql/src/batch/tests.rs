@@ -31,11 +31,17 @@ fn values_of(ty: Type) -> BoxedStrategy<Value> {
         .boxed(),
         Type::Numeric => numeric.boxed(),
         Type::Text => "[ab\u{e4} ]{0,4}".prop_map(Value::text).boxed(),
-        Type::Bytea => prop::collection::vec(0..3u8, 0..4).prop_map(|bytes| Value::Bytea(bytes.into())).boxed(),
-        Type::Interval => (0..3i32, 0..61i32).prop_map(|(m, d)| Value::Interval(Interval::new(m, d, 0))).boxed(),
-        Type::Jsonb => prop::sample::select(vec!["1", "1.0", "[]", "[1]", "{\"a\": 1}", "\"x\"", "null", "true", "{}"])
-            .prop_map(|text| Value::Jsonb(Jsonb::parse(text).expect("JSON")))
-            .boxed(),
+        Type::Bytea => {
+            prop::collection::vec(0..3u8, 0..4).prop_map(|bytes| Value::Bytea(bytes.into())).boxed()
+        }
+        Type::Interval => {
+            (0..3i32, 0..61i32).prop_map(|(m, d)| Value::Interval(Interval::new(m, d, 0))).boxed()
+        }
+        Type::Jsonb => {
+            prop::sample::select(vec!["1", "1.0", "[]", "[1]", "{\"a\": 1}", "\"x\"", "null", "true", "{}"])
+                .prop_map(|text| Value::Jsonb(Jsonb::parse(text).expect("JSON")))
+                .boxed()
+        }
         _ => prop::collection::vec(prop::option::of(-2..3i32), 0..3)
             .prop_map(|values| {
                 let values = values.into_iter().map(|at| at.map_or(Value::Null, Value::Int4)).collect();

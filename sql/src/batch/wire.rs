@@ -31,7 +31,13 @@ impl Batch {
 
 impl Column {
     /// Appends the text form of a row's value; false for null.
-    pub fn write_text(&self, row: usize, context: &value::Context, scratch: &mut String, out: &mut Vec<u8>) -> bool {
+    pub fn write_text(
+        &self,
+        row: usize,
+        context: &value::Context,
+        scratch: &mut String,
+        out: &mut Vec<u8>,
+    ) -> bool {
         if self.is_null(row) {
             return false;
         }
@@ -40,7 +46,9 @@ impl Column {
             Data::Text(texts) if self.ty() == Type::Bytea && context.bytea_output == ByteaOutput::Hex => {
                 write_hex(texts.get(row), out);
             }
-            Data::Int(values) if self.ty().is_integer() || self.ty() == Type::Oid => write_int(values[row], out),
+            Data::Int(values) if self.ty().is_integer() || self.ty() == Type::Oid => {
+                write_int(values[row], out)
+            }
             Data::Bool(values) => out.push(if values[row] { b't' } else { b'f' }),
             Data::Numeric(values) => {
                 scratch.clear();
@@ -62,7 +70,9 @@ impl Column {
             return false;
         }
         match (self.data(), self.ty()) {
-            (Data::Text(texts), ty) if is_plain_text(ty) || ty == Type::Bytea => out.extend_from_slice(texts.get(row)),
+            (Data::Text(texts), ty) if is_plain_text(ty) || ty == Type::Bytea => {
+                out.extend_from_slice(texts.get(row))
+            }
             (Data::Int(values), Type::Int8) => out.extend_from_slice(&values[row].to_be_bytes()),
             (Data::Int(values), Type::Int4) => out.extend_from_slice(&(values[row] as i32).to_be_bytes()),
             (Data::Bool(values), _) => out.push(u8::from(values[row])),

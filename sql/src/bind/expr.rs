@@ -13,13 +13,11 @@ use model::{
     types::{Typmod, interval_range},
     value::Numeric,
 };
-use sqlparser::{
-    ast,
-    ast::Spanned,
-    tokenizer::Span,
-};
+use sqlparser::{ast, ast::Spanned, tokenizer::Span};
 
-use super::{Binder, Scope, fold, group::Calls, path_of, refuse, resolve, span_of, types::Coercion, unsupported};
+use super::{
+    Binder, Scope, fold, group::Calls, path_of, refuse, resolve, span_of, types::Coercion, unsupported,
+};
 use crate::{
     expr::{Expr, Kind, Query, Subquery, SubqueryKind, Subscript},
     functions::{self, Accepts, Operator, Volatility, cast},
@@ -95,13 +93,17 @@ impl Binder<'_> {
             ast::Expr::IsNotUnknown(inner) => self.is_truth(inner, None, true, "IS NOT UNKNOWN", frame),
             ast::Expr::IsDistinctFrom(left, right) => self.is_distinct(left, right, false, frame),
             ast::Expr::IsNotDistinctFrom(left, right) => self.is_distinct(left, right, true, frame),
-            ast::Expr::Between { expr: inner, negated, low, high } => self.between(inner, *negated, low, high, frame),
+            ast::Expr::Between { expr: inner, negated, low, high } => {
+                self.between(inner, *negated, low, high, frame)
+            }
             ast::Expr::In { expr: inner, target, negated, global } => {
                 refuse(*global, "GLOBAL IN")?;
                 match target {
                     ast::InTarget::List(list) => self.in_list(inner, list, *negated, frame, span()),
                     ast::InTarget::Subquery(query) => self.in_subquery(inner, query, *negated, frame, span()),
-                    ast::InTarget::Unnest(_) | ast::InTarget::Table { .. } => Err(unsupported("this form of IN", "Use = ANY (array).")),
+                    ast::InTarget::Unnest(_) | ast::InTarget::Table { .. } => {
+                        Err(unsupported("this form of IN", "Use = ANY (array)."))
+                    }
                 }
             }
             ast::Expr::Like { negated, any, expr: inner, pattern, escape_char } => {
@@ -118,7 +120,9 @@ impl Binder<'_> {
             ast::Expr::AnyOp { left, compare_op, right, is_some: _ } => {
                 self.any_all(left, compare_op, right, false, frame, span())
             }
-            ast::Expr::AllOp { left, compare_op, right } => self.any_all(left, compare_op, right, true, frame, span()),
+            ast::Expr::AllOp { left, compare_op, right } => {
+                self.any_all(left, compare_op, right, true, frame, span())
+            }
             ast::Expr::Case { case_token: _, end_token: _, operand, conditions, else_result } => {
                 self.case(operand.as_deref(), conditions, else_result.as_deref(), frame)
             }
@@ -126,7 +130,8 @@ impl Binder<'_> {
             ast::Expr::Exists { subquery, negated } => {
                 let query = self.query(subquery, Some(frame.scope))?;
                 let query = self.settle(query)?;
-                let subquery = Subquery { kind: SubqueryKind::Exists, query: Query::Logical(Box::new(query.plan)) };
+                let subquery =
+                    Subquery { kind: SubqueryKind::Exists, query: Query::Logical(Box::new(query.plan)) };
                 let exists = Expr::new(Kind::Subquery(Box::new(subquery)), Type::Bool);
                 Ok(if *negated { Expr::new(Kind::Not(Box::new(exists)), Type::Bool) } else { exists })
             }
@@ -154,7 +159,14 @@ impl Binder<'_> {
             }
             ast::Expr::Substring { expr: inner, substring_from, substring_for, special: _, shorthand } => {
                 let name = if *shorthand { "substr" } else { "substring" };
-                self.substring(name, inner, substring_from.as_deref(), substring_for.as_deref(), frame, span())
+                self.substring(
+                    name,
+                    inner,
+                    substring_from.as_deref(),
+                    substring_for.as_deref(),
+                    frame,
+                    span(),
+                )
             }
             ast::Expr::Trim { trim_where, trim_what, expr: inner, trim_characters } => {
                 let name = match trim_where {
@@ -186,8 +198,12 @@ impl Binder<'_> {
                 let value = self.expr(inner, frame)?;
                 self.settle_expr(value, inner.span())
             }
-            ast::Expr::IsNormalized { .. } => Err(unsupported("IS NORMALIZED", "Compare with normalize(text).")),
-            ast::Expr::IsJson { .. } => Err(unsupported("IS JSON", "Cast to json, which refuses what is none.")),
+            ast::Expr::IsNormalized { .. } => {
+                Err(unsupported("IS NORMALIZED", "Compare with normalize(text)."))
+            }
+            ast::Expr::IsJson { .. } => {
+                Err(unsupported("IS JSON", "Cast to json, which refuses what is none."))
+            }
             ast::Expr::GroupingSets(_) | ast::Expr::Cube(_) | ast::Expr::Rollup(_) => {
                 Err(self.error(Code::SyntaxError, "grouping sets are only allowed in GROUP BY", span()))
             }
@@ -234,8 +250,8 @@ impl Binder<'_> {
     }
 
     fn column(&mut self, parts: &[ast::Ident], frame: &mut Frame<'_>) -> Result<Expr> {
-        for part in parts {
-            super::check_reserved(part).map_err(|error| self.at(error, part.span))?;
+        if let Some(first) = parts.first() {
+            super::check_reserved(first).map_err(|error| self.at(error, first.span))?;
         }
         let path: Vec<String> = parts.iter().map(fold).collect();
         let span = parts.first().map_or_else(Span::empty, |part| part.span);
@@ -266,9 +282,9 @@ impl Binder<'_> {
             [_] => {
                 let error = Error::new(Code::UndefinedColumn, format!("column \"{column}\" does not exist"));
                 match scope.names().find(|(_, name)| is_near(name, column)) {
-                    Some((relation, name)) => {
-                        error.with_hint(format!("Perhaps you meant to reference the column \"{relation}.{name}\"."))
-                    }
+                    Some((relation, name)) => error.with_hint(format!(
+                        "Perhaps you meant to reference the column \"{relation}.{name}\"."
+                    )),
                     None => error,
                 }
             }
@@ -294,8 +310,12 @@ impl Binder<'_> {
             ast::Value::SingleQuotedString(text)
             | ast::Value::EscapedStringLiteral(text)
             | ast::Value::UnicodeStringLiteral(text)
-            | ast::Value::NationalStringLiteral(text) => Expr::constant(Value::text(text.as_str()), Type::Unknown),
-            ast::Value::DollarQuotedString(text) => Expr::constant(Value::text(text.value.as_str()), Type::Unknown),
+            | ast::Value::NationalStringLiteral(text) => {
+                Expr::constant(Value::text(text.as_str()), Type::Unknown)
+            }
+            ast::Value::DollarQuotedString(text) => {
+                Expr::constant(Value::text(text.value.as_str()), Type::Unknown)
+            }
             ast::Value::Boolean(value) => Expr::bool(*value),
             ast::Value::Null => Expr::null(Type::Unknown),
             ast::Value::Placeholder(text) => {
@@ -319,7 +339,14 @@ impl Binder<'_> {
         if let Ok(number) = text.parse::<i64>() {
             return Ok(Expr::constant(Value::Int8(number), Type::Int8));
         }
-        let number: Numeric = match cast::cast(self.context, &Value::text(text), Type::Unknown, Type::Numeric, Typmod::NONE, false) {
+        let number: Numeric = match cast::cast(
+            self.context,
+            &Value::text(text),
+            Type::Unknown,
+            Type::Numeric,
+            Typmod::NONE,
+            false,
+        ) {
             Ok(Value::Numeric(number)) => number,
             Ok(_) => return Err(Error::internal("a numeric literal is no numeric")),
             Err(error) => return Err(self.at(error, span)),
@@ -328,13 +355,20 @@ impl Binder<'_> {
     }
 
     /// AND and OR, without recursion along the chain.
-    fn chain(&mut self, whole: &ast::Expr, left: &ast::Expr, right: &ast::Expr, frame: &mut Frame<'_>) -> Result<Expr> {
+    fn chain(
+        &mut self,
+        whole: &ast::Expr,
+        left: &ast::Expr,
+        right: &ast::Expr,
+        frame: &mut Frame<'_>,
+    ) -> Result<Expr> {
         let is_and = matches!(whole, ast::Expr::BinaryOp { op: ast::BinaryOperator::And, .. });
         let clause = if is_and { "AND" } else { "OR" };
         let mut operands = vec![right];
         let mut rest = left;
         while let ast::Expr::BinaryOp { left, op, right } = rest {
-            let same = matches!((op, is_and), (ast::BinaryOperator::And, true) | (ast::BinaryOperator::Or, false));
+            let same =
+                matches!((op, is_and), (ast::BinaryOperator::And, true) | (ast::BinaryOperator::Or, false));
             if !same {
                 break;
             }
@@ -350,7 +384,13 @@ impl Binder<'_> {
         Ok(Expr::new(if is_and { Kind::And(bound) } else { Kind::Or(bound) }, Type::Bool))
     }
 
-    fn binary(&mut self, left: &ast::Expr, op: &ast::BinaryOperator, right: &ast::Expr, frame: &mut Frame<'_>) -> Result<Expr> {
+    fn binary(
+        &mut self,
+        left: &ast::Expr,
+        op: &ast::BinaryOperator,
+        right: &ast::Expr,
+        frame: &mut Frame<'_>,
+    ) -> Result<Expr> {
         let span = left.span();
         let symbol = match op {
             ast::BinaryOperator::PGCustomBinaryOperator(parts) => parts.last().cloned().unwrap_or_default(),
@@ -374,7 +414,11 @@ impl Binder<'_> {
 
     fn overlaps(&mut self, left: &ast::Expr, right: &ast::Expr, frame: &mut Frame<'_>) -> Result<Expr> {
         let (ast::Expr::Tuple(lefts), ast::Expr::Tuple(rights)) = (strip(left), strip(right)) else {
-            return Err(self.error(Code::SyntaxError, "wrong number of parameters on left side of OVERLAPS expression", left.span()));
+            return Err(self.error(
+                Code::SyntaxError,
+                "wrong number of parameters on left side of OVERLAPS expression",
+                left.span(),
+            ));
         };
         let mut arguments = Vec::new();
         for part in lefts.iter().chain(rights) {
@@ -400,18 +444,26 @@ impl Binder<'_> {
         span: Span,
     ) -> Result<(&'static Operator, Vec<Type>, Type)> {
         let symbol = if symbol == "!=" { "<>" } else { symbol };
-        let operators: Vec<&'static Operator> =
-            functions::find_operators(symbol).iter().filter(|operator| operator.left.is_some() == left.is_some()).collect();
-        let candidates: Vec<Vec<Accepts>> =
-            operators.iter().map(|operator| operator.left.into_iter().chain([operator.right]).collect()).collect();
+        let operators: Vec<&'static Operator> = functions::find_operators(symbol)
+            .iter()
+            .filter(|operator| operator.left.is_some() == left.is_some())
+            .collect();
+        let candidates: Vec<Vec<Accepts>> = operators
+            .iter()
+            .map(|operator| operator.left.into_iter().chain([operator.right]).collect())
+            .collect();
         let arguments: Vec<Type> = left.into_iter().chain([right]).collect();
         match resolve::choose(&candidates, &arguments, true) {
             resolve::Choice::One { candidate, types, element } => {
                 let operator = operators[candidate];
                 Ok((operator, types, resolve::result_type(operator.gives, element)))
             }
-            resolve::Choice::None => Err(self.no_operator("operator does not exist", symbol, left, right, span)),
-            resolve::Choice::Ambiguous => Err(self.no_operator("operator is not unique", symbol, left, right, span)),
+            resolve::Choice::None => {
+                Err(self.no_operator("operator does not exist", symbol, left, right, span))
+            }
+            resolve::Choice::Ambiguous => {
+                Err(self.no_operator("operator is not unique", symbol, left, right, span))
+            }
         }
     }
 
@@ -421,7 +473,10 @@ impl Binder<'_> {
             None => format!("{symbol} {right}"),
         };
         let (code, hint) = if what.ends_with("unique") {
-            (Code::AmbiguousFunction, "Could not choose a best candidate operator. You might need to add explicit type casts.")
+            (
+                Code::AmbiguousFunction,
+                "Could not choose a best candidate operator. You might need to add explicit type casts.",
+            )
         } else {
             (
                 Code::UndefinedFunction,
@@ -431,7 +486,13 @@ impl Binder<'_> {
         self.at(Error::new(code, format!("{what}: {shown}")).with_hint(hint), span)
     }
 
-    fn unary(&mut self, op: &ast::UnaryOperator, inner: &ast::Expr, frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn unary(
+        &mut self,
+        op: &ast::UnaryOperator,
+        inner: &ast::Expr,
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         if *op == ast::UnaryOperator::Not {
             let value = self.expr(inner, frame)?;
             let value = self.coerce_condition(value, "NOT", inner.span())?;
@@ -459,7 +520,13 @@ impl Binder<'_> {
         Ok(Expr::new(Kind::Operator(operator, vec![value]), ty))
     }
 
-    fn cast(&mut self, inner: &ast::Expr, data_type: &ast::DataType, frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn cast(
+        &mut self,
+        inner: &ast::Expr,
+        data_type: &ast::DataType,
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         let (ty, typmod) = self.data_type(data_type).map_err(|error| self.at(error, span))?;
         if let (ast::Expr::Array(array), true) = (strip(inner), ty.is_array()) {
             return self.array(&array.elem, Some((ty, typmod)), frame, span);
@@ -470,7 +537,13 @@ impl Binder<'_> {
     }
 
     fn interval(&mut self, interval: &ast::Interval, frame: &mut Frame<'_>) -> Result<Expr> {
-        let ast::Interval { value, leading_field, leading_precision, last_field, fractional_seconds_precision } = interval;
+        let ast::Interval {
+            value,
+            leading_field,
+            leading_precision,
+            last_field,
+            fractional_seconds_precision,
+        } = interval;
         let span = value.span();
         let bound = self.expr(value, frame)?;
         if bound.ty != Type::Unknown {
@@ -495,7 +568,8 @@ impl Binder<'_> {
                     interval_range::SECOND,
                 ];
                 let place = |bit: u16| order.iter().position(|at| *at == bit).unwrap_or(0);
-                let range = order[place(first)..=place(last).max(place(first))].iter().fold(0, |all, bit| all | bit);
+                let range =
+                    order[place(first)..=place(last).max(place(first))].iter().fold(0, |all, bit| all | bit);
                 let digits = fractional_seconds_precision.map_or(0xffff, |digits| digits.min(6) as u16);
                 Typmod::of_interval(range, digits)
             }
@@ -512,14 +586,28 @@ impl Binder<'_> {
         Ok(Expr::new(Kind::IsNull { value: Box::new(value), negated }, Type::Bool))
     }
 
-    fn is_truth(&mut self, inner: &ast::Expr, truth: Option<bool>, negated: bool, clause: &str, frame: &mut Frame<'_>) -> Result<Expr> {
+    fn is_truth(
+        &mut self,
+        inner: &ast::Expr,
+        truth: Option<bool>,
+        negated: bool,
+        clause: &str,
+        frame: &mut Frame<'_>,
+    ) -> Result<Expr> {
         let value = self.expr(inner, frame)?;
         let value = Box::new(self.coerce_condition(value, clause, inner.span())?);
         Ok(Expr::new(Kind::IsTruth { value, truth, negated }, Type::Bool))
     }
 
-    fn is_distinct(&mut self, left: &ast::Expr, right: &ast::Expr, negated: bool, frame: &mut Frame<'_>) -> Result<Expr> {
-        let (left, right) = ((self.expr(left, frame)?, left.span()), (self.expr(right, frame)?, right.span()));
+    fn is_distinct(
+        &mut self,
+        left: &ast::Expr,
+        right: &ast::Expr,
+        negated: bool,
+        frame: &mut Frame<'_>,
+    ) -> Result<Expr> {
+        let (left, right) =
+            ((self.expr(left, frame)?, left.span()), (self.expr(right, frame)?, right.span()));
         let (left, right) = self.comparable(left, right)?;
         Ok(Expr::new(Kind::IsDistinct { left: Box::new(left), right: Box::new(right), negated }, Type::Bool))
     }
@@ -540,7 +628,14 @@ impl Binder<'_> {
         Ok(())
     }
 
-    fn between(&mut self, inner: &ast::Expr, negated: bool, low: &ast::Expr, high: &ast::Expr, frame: &mut Frame<'_>) -> Result<Expr> {
+    fn between(
+        &mut self,
+        inner: &ast::Expr,
+        negated: bool,
+        low: &ast::Expr,
+        high: &ast::Expr,
+        frame: &mut Frame<'_>,
+    ) -> Result<Expr> {
         let value = self.expr(inner, frame)?;
         let span = inner.span();
         self.check_copied(&value, span)?;
@@ -552,7 +647,14 @@ impl Binder<'_> {
         Ok(if negated { Expr::new(Kind::Not(Box::new(both)), Type::Bool) } else { both })
     }
 
-    fn in_list(&mut self, inner: &ast::Expr, list: &[ast::Expr], negated: bool, frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn in_list(
+        &mut self,
+        inner: &ast::Expr,
+        list: &[ast::Expr],
+        negated: bool,
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         if let ast::Expr::Tuple(lefts) = strip(inner) {
             return self.rows_in_list(lefts, list, negated, frame, span);
         }
@@ -563,7 +665,9 @@ impl Binder<'_> {
         }
         let types: Vec<(Type, Span)> = items.iter().map(|(expr, at)| (expr.ty, *at)).collect();
         if let Ok(common) = self.common_type(&types, "IN")
-            && self.find_operator("=", Some(common), common, span).is_ok_and(|(_, types, _)| types == [common, common])
+            && self
+                .find_operator("=", Some(common), common, span)
+                .is_ok_and(|(_, types, _)| types == [common, common])
         {
             let mut coerced = Vec::with_capacity(items.len());
             for (item, at) in items {
@@ -582,11 +686,22 @@ impl Binder<'_> {
         Ok(if negated { Expr::new(Kind::Not(Box::new(any)), Type::Bool) } else { any })
     }
 
-    fn rows_in_list(&mut self, lefts: &[ast::Expr], list: &[ast::Expr], negated: bool, frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn rows_in_list(
+        &mut self,
+        lefts: &[ast::Expr],
+        list: &[ast::Expr],
+        negated: bool,
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         let mut alternatives = Vec::new();
         for item in list {
             let ast::Expr::Tuple(rights) = strip(item) else {
-                return Err(self.error(Code::SyntaxError, "unequal number of entries in row expressions", item.span()));
+                return Err(self.error(
+                    Code::SyntaxError,
+                    "unequal number of entries in row expressions",
+                    item.span(),
+                ));
             };
             alternatives.push(self.compare_rows(lefts, "=", rights, frame, span)?);
         }
@@ -598,7 +713,14 @@ impl Binder<'_> {
     }
 
     /// `(a, b) < (c, d)`, by PostgreSQL's rules for row comparison.
-    fn compare_rows(&mut self, lefts: &[ast::Expr], symbol: &str, rights: &[ast::Expr], frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn compare_rows(
+        &mut self,
+        lefts: &[ast::Expr],
+        symbol: &str,
+        rights: &[ast::Expr],
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         if lefts.len() != rights.len() {
             return Err(self.error(Code::SyntaxError, "unequal number of entries in row expressions", span));
         }
@@ -632,10 +754,13 @@ impl Binder<'_> {
                     };
                     result = Some(step);
                 }
-                result.ok_or_else(|| self.error(Code::FeatureNotSupported, "cannot compare rows of zero length", span))
+                result.ok_or_else(|| {
+                    self.error(Code::FeatureNotSupported, "cannot compare rows of zero length", span)
+                })
             }
             _ => {
-                let message = format!("could not determine interpretation of row comparison operator {symbol}");
+                let message =
+                    format!("could not determine interpretation of row comparison operator {symbol}");
                 Err(self.error(Code::FeatureNotSupported, message, span))
             }
         }
@@ -659,14 +784,22 @@ impl Binder<'_> {
             let escape_expr = self.expr(escape, frame)?;
             let negated = symbol.starts_with('!');
             let function = if symbol.ends_with('*') { "texticlike" } else { "like" };
-            let arguments = vec![(value, inner.span()), (right, pattern.span()), (escape_expr, escape.span())];
+            let arguments =
+                vec![(value, inner.span()), (right, pattern.span()), (escape_expr, escape.span())];
             let found = self.call(function, arguments, pattern.span())?;
             return Ok(if negated { Expr::new(Kind::Not(Box::new(found)), Type::Bool) } else { found });
         }
         self.operate(symbol, (value, inner.span()), (right, pattern.span()))
     }
 
-    fn similar(&mut self, negated: bool, inner: &ast::Expr, pattern: &ast::Expr, escape: Option<&ast::Expr>, frame: &mut Frame<'_>) -> Result<Expr> {
+    fn similar(
+        &mut self,
+        negated: bool,
+        inner: &ast::Expr,
+        pattern: &ast::Expr,
+        escape: Option<&ast::Expr>,
+        frame: &mut Frame<'_>,
+    ) -> Result<Expr> {
         let value = self.expr(inner, frame)?;
         let mut arguments = vec![(value, inner.span()), (self.expr(pattern, frame)?, pattern.span())];
         if let Some(escape) = escape {
@@ -698,7 +831,15 @@ impl Binder<'_> {
         self.any_all_bound(value, &symbol, right, all, frame, span)
     }
 
-    fn any_all_bound(&mut self, value: Expr, symbol: &str, right: &ast::Expr, all: bool, frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn any_all_bound(
+        &mut self,
+        value: Expr,
+        symbol: &str,
+        right: &ast::Expr,
+        all: bool,
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         let array = self.expr(right, frame)?;
         let element = match array.ty {
             Type::Unknown => Type::Unknown,
@@ -712,7 +853,11 @@ impl Binder<'_> {
         };
         let (operator, types, ty) = self.find_operator(symbol, Some(value.ty), element, span)?;
         if ty != Type::Bool {
-            return Err(self.error(Code::WrongObjectType, "op ANY/ALL (array) requires operator to yield boolean", span));
+            return Err(self.error(
+                Code::WrongObjectType,
+                "op ANY/ALL (array) requires operator to yield boolean",
+                span,
+            ));
         }
         let left = Box::new(self.coerce(value, types[0], -1, Coercion::Implicit, span)?);
         let wanted = if element == types[1] { array.ty } else { types[1].array().unwrap_or(array.ty) };
@@ -724,7 +869,14 @@ impl Binder<'_> {
         fields.iter().map(|field| Ok((self.expr(field, frame)?, field.span()))).collect()
     }
 
-    fn in_subquery(&mut self, inner: &ast::Expr, query: &ast::Query, negated: bool, frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn in_subquery(
+        &mut self,
+        inner: &ast::Expr,
+        query: &ast::Query,
+        negated: bool,
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         let operands = match strip(inner) {
             ast::Expr::Tuple(fields) => self.row_operands(fields, frame)?,
             _ => vec![(self.expr(inner, frame)?, inner.span())],
@@ -769,7 +921,14 @@ impl Binder<'_> {
     }
 
     /// `(a, b) = (SELECT …)`: the query gives one row.
-    fn row_against_query(&mut self, lefts: &[ast::Expr], symbol: &str, query: &ast::Query, frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn row_against_query(
+        &mut self,
+        lefts: &[ast::Expr],
+        symbol: &str,
+        query: &ast::Query,
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         if symbol != "=" {
             let error = unsupported("this comparison of a row with a sub-query", "Compare column by column.");
             return Err(self.at(error, span));
@@ -778,7 +937,13 @@ impl Binder<'_> {
         self.compare_query(operands, "=", false, query, frame, span)
     }
 
-    pub(super) fn scalar_subquery(&mut self, query: &ast::Query, kind: SubqueryKind, frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    pub(super) fn scalar_subquery(
+        &mut self,
+        query: &ast::Query,
+        kind: SubqueryKind,
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         let bound = self.query(query, Some(frame.scope))?;
         let bound = self.settle(bound)?;
         let [(_, id)] = bound.outputs[..] else {
@@ -839,7 +1004,13 @@ impl Binder<'_> {
     }
 
     /// `ARRAY[…]`, to a type if a cast says so.
-    fn array(&mut self, elements: &[ast::Expr], wanted: Option<(Type, i32)>, frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn array(
+        &mut self,
+        elements: &[ast::Expr],
+        wanted: Option<(Type, i32)>,
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         if elements.is_empty() {
             let Some((ty, typmod)) = wanted else {
                 let error = Error::new(Code::IndeterminateDatatype, "cannot determine type of empty array")
@@ -851,7 +1022,9 @@ impl Binder<'_> {
         let mut bound = Vec::new();
         for element in elements {
             let value = match (strip(element), wanted) {
-                (ast::Expr::Array(inner), wanted) => self.array(&inner.elem, wanted, frame, element.span())?,
+                (ast::Expr::Array(inner), wanted) => {
+                    self.array(&inner.elem, wanted, frame, element.span())?
+                }
                 _ => self.expr(element, frame)?,
             };
             bound.push((value, element.span()));
@@ -906,7 +1079,10 @@ impl Binder<'_> {
             match access {
                 ast::AccessExpr::Subscript(subscript) => subscripts.push(subscript),
                 ast::AccessExpr::Dot(_) => {
-                    return Err(self.at(unsupported("field selection from a row", "Name the columns of the query instead."), span));
+                    return Err(self.at(
+                        unsupported("field selection from a row", "Name the columns of the query instead."),
+                        span,
+                    ));
                 }
             }
         }
@@ -914,7 +1090,8 @@ impl Binder<'_> {
             return self.json_subscripts(value, &subscripts, frame, span);
         }
         let Some(element) = value.ty.element() else {
-            let message = format!("cannot subscript type {} because it does not support subscripting", value.ty);
+            let message =
+                format!("cannot subscript type {} because it does not support subscripting", value.ty);
             return Err(self.error(Code::DatatypeMismatch, message, span));
         };
         let mut bound = Vec::new();
@@ -948,10 +1125,20 @@ impl Binder<'_> {
         }
     }
 
-    fn json_subscripts(&mut self, mut value: Expr, subscripts: &[&ast::Subscript], frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn json_subscripts(
+        &mut self,
+        mut value: Expr,
+        subscripts: &[&ast::Subscript],
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         for subscript in subscripts {
             let ast::Subscript::Index { index } = subscript else {
-                return Err(self.error(Code::DatatypeMismatch, "jsonb subscript does not support slices", span));
+                return Err(self.error(
+                    Code::DatatypeMismatch,
+                    "jsonb subscript does not support slices",
+                    span,
+                ));
             };
             let key = self.expr(index, frame)?;
             value = self.operate("->", (value, span), (key, index.span()))?;
@@ -959,7 +1146,14 @@ impl Binder<'_> {
         Ok(value)
     }
 
-    fn rounding(&mut self, name: &'static str, inner: &ast::Expr, field: &ast::CeilFloorKind, frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn rounding(
+        &mut self,
+        name: &'static str,
+        inner: &ast::Expr,
+        field: &ast::CeilFloorKind,
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         let plain = matches!(field, ast::CeilFloorKind::DateTimeField(ast::DateTimeField::NoDateTime));
         refuse(!plain, "CEIL or FLOOR with a scale")?;
         let value = self.expr(inner, frame)?;

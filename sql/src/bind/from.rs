@@ -12,20 +12,11 @@ use model::{
     id::ColumnNumber,
     schema::{Table, View},
 };
-use sqlparser::{
-    ast,
-    ast::Spanned,
-    tokenizer::Span,
-};
+use sqlparser::{ast, ast::Spanned, tokenizer::Span};
 
 use super::{
-    Access, Binder, Found, Scope, VIEWS_MAX,
-    expr::Frame,
-    fold, path_of,
-    query::BoundQuery,
-    refuse,
-    scope::Relation,
-    span_of, undefined_table, unsupported,
+    Access, Binder, Found, Scope, VIEWS_MAX, expr::Frame, fold, path_of, query::BoundQuery, refuse,
+    scope::Relation, span_of, undefined_table, unsupported,
 };
 use crate::{
     expr::{Expr, Kind},
@@ -77,7 +68,8 @@ impl Binder<'_> {
                 around.flat.clone_from(&scope.flat);
                 self.table_factor(relation, &around, parent)?
             };
-            (plan, scope) = self.join(plan, scope, right, right_scope, join_operator, left, relation.span())?;
+            (plan, scope) =
+                self.join(plan, scope, right, right_scope, join_operator, left, relation.span())?;
         }
         Ok((plan, scope))
     }
@@ -94,9 +86,15 @@ impl Binder<'_> {
         span: Span,
     ) -> Result<(Logical, Scope<'static>)> {
         let (kind, constraint) = match operator {
-            ast::JoinOperator::Join(constraint) | ast::JoinOperator::Inner(constraint) => (JoinKind::Inner, constraint),
-            ast::JoinOperator::Left(constraint) | ast::JoinOperator::LeftOuter(constraint) => (JoinKind::Left, constraint),
-            ast::JoinOperator::Right(constraint) | ast::JoinOperator::RightOuter(constraint) => (JoinKind::Right, constraint),
+            ast::JoinOperator::Join(constraint) | ast::JoinOperator::Inner(constraint) => {
+                (JoinKind::Inner, constraint)
+            }
+            ast::JoinOperator::Left(constraint) | ast::JoinOperator::LeftOuter(constraint) => {
+                (JoinKind::Left, constraint)
+            }
+            ast::JoinOperator::Right(constraint) | ast::JoinOperator::RightOuter(constraint) => {
+                (JoinKind::Right, constraint)
+            }
             ast::JoinOperator::FullOuter(constraint) => (JoinKind::Full, constraint),
             ast::JoinOperator::CrossJoin(constraint) => {
                 refuse(!matches!(constraint, ast::JoinConstraint::None), "CROSS JOIN with a condition")?;
@@ -112,7 +110,8 @@ impl Binder<'_> {
                     let mut scope = Scope::inside(around.parent);
                     scope.relations.clone_from(&left_scope.relations);
                     scope.flat.clone_from(&left_scope.flat);
-                    scope.unreachable = around.relations.iter().map(|relation| relation.alias.clone()).collect();
+                    scope.unreachable =
+                        around.relations.iter().map(|relation| relation.alias.clone()).collect();
                     let mut frame = Frame::plain(&scope, "JOIN/ON");
                     self.condition(condition, &mut frame)?
                 };
@@ -125,7 +124,9 @@ impl Binder<'_> {
                 }
                 self.join_using(left, left_scope, right, right_scope, kind, &columns, span)
             }
-            ast::JoinConstraint::UsingAlias(..) => Err(unsupported("an alias of JOIN … USING", "Name the columns of one side.")),
+            ast::JoinConstraint::UsingAlias(..) => {
+                Err(unsupported("an alias of JOIN … USING", "Name the columns of one side."))
+            }
             ast::JoinConstraint::Natural => {
                 let common = left_scope
                     .flat
@@ -139,7 +140,9 @@ impl Binder<'_> {
                 left_scope.join(right_scope).map_err(|error| self.at(error, span))?;
                 Ok((join(kind, left, right, None), left_scope))
             }
-            ast::JoinConstraint::None => Err(self.error(Code::SyntaxError, "syntax error: JOIN needs ON or USING", span)),
+            ast::JoinConstraint::None => {
+                Err(self.error(Code::SyntaxError, "syntax error: JOIN needs ON or USING", span))
+            }
         }
     }
 
@@ -158,7 +161,8 @@ impl Binder<'_> {
         let find = |binder: &Self, scope: &Scope<'_>, name: &str, side: &str, at: Span| {
             let mut found = scope.flat.iter().filter(|(column, _)| column == name).map(|(_, id)| *id);
             let first = found.next().ok_or_else(|| {
-                let message = format!("column \"{name}\" specified in USING clause does not exist in {side} table");
+                let message =
+                    format!("column \"{name}\" specified in USING clause does not exist in {side} table");
                 binder.error(Code::UndefinedColumn, message, at)
             })?;
             if found.next().is_some() {
@@ -178,7 +182,8 @@ impl Binder<'_> {
             let id = match kind {
                 JoinKind::Right if left_read.ty == right_read.ty => b,
                 JoinKind::Full => {
-                    let (both, ty, typmod) = self.unify(vec![(left_read, *at), (right_read, *at)], "JOIN/USING")?;
+                    let (both, ty, typmod) =
+                        self.unify(vec![(left_read, *at), (right_read, *at)], "JOIN/USING")?;
                     let id = self.columns.add(name.clone(), ty, typmod);
                     computed.push((id, Expr { kind: Kind::Coalesce(both), ty, typmod }));
                     id
@@ -195,14 +200,20 @@ impl Binder<'_> {
         left_scope.flat = flat;
         let mut plan = join(kind, left, right, Expr::and(conditions));
         if !computed.is_empty() {
-            let mut items: Vec<(usize, Expr)> = plan.output().into_iter().map(|id| (id, self.columns.read(id))).collect();
+            let mut items: Vec<(usize, Expr)> =
+                plan.output().into_iter().map(|id| (id, self.columns.read(id))).collect();
             items.extend(computed);
             plan = Logical::Project { input: Box::new(plan), items };
         }
         Ok((plan, left_scope))
     }
 
-    fn table_factor(&mut self, factor: &ast::TableFactor, left: &Scope<'_>, parent: Option<&Scope<'_>>) -> Result<(Logical, Scope<'static>)> {
+    fn table_factor(
+        &mut self,
+        factor: &ast::TableFactor,
+        left: &Scope<'_>,
+        parent: Option<&Scope<'_>>,
+    ) -> Result<(Logical, Scope<'static>)> {
         match factor {
             ast::TableFactor::Table {
                 name,
@@ -217,7 +228,10 @@ impl Binder<'_> {
                 index_directives,
                 inheritance: _,
             } => {
-                refuse(!with_hints.is_empty() || version.is_some() || !partitions.is_empty(), "this modifier of a table")?;
+                refuse(
+                    !with_hints.is_empty() || version.is_some() || !partitions.is_empty(),
+                    "this modifier of a table",
+                )?;
                 refuse(json_path.is_some() || !index_directives.is_empty(), "this modifier of a table")?;
                 if sample.is_some() {
                     return Err(unsupported("TABLESAMPLE", "Use ORDER BY random() LIMIT n."));
@@ -236,7 +250,8 @@ impl Binder<'_> {
                     self.query(subquery, Some(left))?
                 } else {
                     let mut around = Scope::inside(parent);
-                    around.unreachable = left.relations.iter().map(|relation| relation.alias.clone()).collect();
+                    around.unreachable =
+                        left.relations.iter().map(|relation| relation.alias.clone()).collect();
                     self.query(subquery, Some(&around))?
                 };
                 let bound = self.settle(bound)?;
@@ -252,7 +267,13 @@ impl Binder<'_> {
             ast::TableFactor::Function { lateral: _, name, args, with_ordinality, alias } => {
                 self.table_function(name, args, *with_ordinality, alias.as_ref(), left)
             }
-            ast::TableFactor::UNNEST { alias, array_exprs, with_offset, with_offset_alias, with_ordinality } => {
+            ast::TableFactor::UNNEST {
+                alias,
+                array_exprs,
+                with_offset,
+                with_offset_alias,
+                with_ordinality,
+            } => {
                 refuse(*with_offset || with_offset_alias.is_some(), "WITH OFFSET")?;
                 self.unnest(array_exprs, *with_ordinality, alias.as_ref(), left)
             }
@@ -305,7 +326,8 @@ impl Binder<'_> {
             );
             return Err(self.error(Code::InvalidColumnReference, message, name.span));
         }
-        for (column, ast::TableAliasColumnDef { name, data_type }) in relation.columns.iter_mut().zip(columns) {
+        for (column, ast::TableAliasColumnDef { name, data_type }) in relation.columns.iter_mut().zip(columns)
+        {
             refuse(data_type.is_some(), "a column definition list")?;
             column.0 = fold(name);
         }
@@ -313,7 +335,12 @@ impl Binder<'_> {
     }
 
     /// The relation that a name means: a common table expression, a table, a view, a system relation.
-    pub(super) fn relation(&mut self, path: &[String], privilege: Option<Privilege>, span: Span) -> Result<(Logical, Relation)> {
+    pub(super) fn relation(
+        &mut self,
+        path: &[String],
+        privilege: Option<Privilege>,
+        span: Span,
+    ) -> Result<(Logical, Relation)> {
         if let [name] = path
             && let Some(found) = self.cte_scan(name)
         {
@@ -336,7 +363,8 @@ impl Binder<'_> {
                 Ok((plan, scoped))
             }
             Some(Found::Sequence(sequence)) => {
-                let error = unsupported("reading a sequence as a table", "Use pg_sequences, nextval or currval.");
+                let error =
+                    unsupported("reading a sequence as a table", "Use pg_sequences, nextval or currval.");
                 let _ = sequence;
                 Err(self.at(error, span))
             }
@@ -349,7 +377,11 @@ impl Binder<'_> {
     }
 
     /// A scan of a table with everything a row has.
-    pub(super) fn scan(&mut self, table: std::sync::Arc<Table>, privilege: Option<Privilege>) -> (Logical, Relation) {
+    pub(super) fn scan(
+        &mut self,
+        table: std::sync::Arc<Table>,
+        privilege: Option<Privilege>,
+    ) -> (Logical, Relation) {
         let mut columns = Vec::new();
         let mut scan = Vec::new();
         for column in table.columns.iter().filter(|column| !column.dropped) {
@@ -413,8 +445,16 @@ impl Binder<'_> {
     }
 
     /// Notes a right that the statement needs.
-    pub(super) fn need(&mut self, relation: model::id::TableId, name: &str, kind: &'static str, privilege: Privilege, columns: Vec<ColumnNumber>) {
-        let access = Access { relation, name: name.to_owned(), kind, privilege, columns, owner: self.view_owner };
+    pub(super) fn need(
+        &mut self,
+        relation: model::id::TableId,
+        name: &str,
+        kind: &'static str,
+        privilege: Privilege,
+        columns: Vec<ColumnNumber>,
+    ) {
+        let access =
+            Access { relation, name: name.to_owned(), kind, privilege, columns, owner: self.view_owner };
         if !self.access.contains(&access) {
             self.access.push(access);
         }
@@ -438,7 +478,11 @@ impl Binder<'_> {
                 ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => {
                     arguments.push((self.expr(expr, &mut frame)?, expr.span()));
                 }
-                _ => return Err(self.at(unsupported("this form of argument", "Pass the arguments in order."), span)),
+                _ => {
+                    return Err(
+                        self.at(unsupported("this form of argument", "Pass the arguments in order."), span)
+                    );
+                }
             }
         }
         let (call, columns) = self.call_in_from(&function, arguments, span)?;
@@ -446,7 +490,12 @@ impl Binder<'_> {
     }
 
     /// A call in FROM: what it does, and the names and types of its columns.
-    fn call_in_from(&mut self, function: &str, arguments: Vec<(Expr, Span)>, span: Span) -> Result<(SetExpr, Vec<(String, Type)>)> {
+    fn call_in_from(
+        &mut self,
+        function: &str,
+        arguments: Vec<(Expr, Span)>,
+        span: Span,
+    ) -> Result<(SetExpr, Vec<(String, Type)>)> {
         let is_known = !crate::functions::find_functions(function).is_empty();
         if !is_known || matches!(function, "coalesce" | "greatest" | "least") {
             let value = self.call(function, arguments, span)?;
@@ -457,19 +506,27 @@ impl Binder<'_> {
         match resolved.function.body {
             Body::Set(columns, _) => {
                 let types = self.set_types(&resolved);
-                let named = columns.iter().zip(&types).map(|((name, _), ty)| ((*name).to_owned(), *ty)).collect();
-                Ok((SetExpr::Set { function: resolved.function, arguments: resolved.arguments, types }, named))
+                let named =
+                    columns.iter().zip(&types).map(|((name, _), ty)| ((*name).to_owned(), *ty)).collect();
+                Ok((
+                    SetExpr::Set { function: resolved.function, arguments: resolved.arguments, types },
+                    named,
+                ))
             }
             Body::Scalar(_) => {
                 let value = Expr::new(Kind::Call(resolved.function, resolved.arguments), resolved.ty);
                 Ok((SetExpr::Scalar(value), vec![(function.to_owned(), resolved.ty)]))
             }
-            Body::Aggregate(_) => {
-                Err(self.error(Code::GroupingError, "aggregate functions are not allowed in functions in FROM", span))
-            }
-            Body::Window(_) => {
-                Err(self.error(Code::WindowingError, "window functions are not allowed in functions in FROM", span))
-            }
+            Body::Aggregate(_) => Err(self.error(
+                Code::GroupingError,
+                "aggregate functions are not allowed in functions in FROM",
+                span,
+            )),
+            Body::Window(_) => Err(self.error(
+                Code::WindowingError,
+                "window functions are not allowed in functions in FROM",
+                span,
+            )),
         }
     }
 
@@ -527,7 +584,15 @@ impl Binder<'_> {
 
 /// A relation that is no table.
 pub(super) fn plain_relation(alias: String, columns: Vec<(String, usize)>) -> Relation {
-    Relation { schema: None, alias, columns, system: Vec::new(), table: None, scalar: false, scan: Vec::new() }
+    Relation {
+        schema: None,
+        alias,
+        columns,
+        system: Vec::new(),
+        table: None,
+        scalar: false,
+        scan: Vec::new(),
+    }
 }
 
 fn one(relation: Relation) -> Result<Scope<'static>> {

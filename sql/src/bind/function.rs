@@ -6,11 +6,7 @@
 //!   refuses them.
 
 use model::{Code, Error, Result, Type};
-use sqlparser::{
-    ast,
-    ast::Spanned,
-    tokenizer::Span,
-};
+use sqlparser::{ast, ast::Spanned, tokenizer::Span};
 
 use super::{
     Binder,
@@ -44,7 +40,16 @@ struct Arguments<'e> {
 impl Binder<'_> {
     /// A call.
     pub(super) fn function(&mut self, call: &ast::Function, frame: &mut Frame<'_>) -> Result<Expr> {
-        let ast::Function { name, uses_odbc_syntax: _, parameters, args, within_group, filter, null_treatment, over } = call;
+        let ast::Function {
+            name,
+            uses_odbc_syntax: _,
+            parameters,
+            args,
+            within_group,
+            filter,
+            null_treatment,
+            over,
+        } = call;
         refuse(!matches!(parameters, ast::FunctionArguments::None), "a parameterized function")?;
         refuse(matches!(null_treatment, Some(ast::NullTreatment::IgnoreNulls)), "IGNORE NULLS")?;
         let span = span_of(name);
@@ -52,7 +57,13 @@ impl Binder<'_> {
         let (schema, name) = match &path[..] {
             [name] => (None, name.as_str()),
             [schema, name] => (Some(schema.as_str()), name.as_str()),
-            _ => return Err(self.error(Code::SyntaxError, format!("improper qualified name: {}", path.join(".")), span)),
+            _ => {
+                return Err(self.error(
+                    Code::SyntaxError,
+                    format!("improper qualified name: {}", path.join(".")),
+                    span,
+                ));
+            }
         };
         if let Some(schema) = schema.filter(|schema| *schema != "pg_catalog") {
             self.names.get_schema(schema).map_err(|error| self.at(error, span))?;
@@ -65,7 +76,11 @@ impl Binder<'_> {
             return self.call(name, vec![(value, span)], span);
         }
         let arguments = self.arguments(args, span)?;
-        let plain = filter.is_none() && over.is_none() && within_group.is_empty() && !arguments.distinct && arguments.order.is_empty();
+        let plain = filter.is_none()
+            && over.is_none()
+            && within_group.is_empty()
+            && !arguments.distinct
+            && arguments.order.is_empty();
         if plain
             && schema.is_none()
             && let Some(expr) = self.special(name, &arguments.list, frame, span)?
@@ -88,11 +103,15 @@ impl Binder<'_> {
             match arg {
                 ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => parsed.list.push(expr),
                 ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard) => parsed.star = true,
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::QualifiedWildcard(_) | ast::FunctionArgExpr::WildcardWithOptions(_)) => {
+                ast::FunctionArg::Unnamed(
+                    ast::FunctionArgExpr::QualifiedWildcard(_) | ast::FunctionArgExpr::WildcardWithOptions(_),
+                ) => {
                     return Err(self.at(unsupported("this form of * in a call", "Name the columns."), span));
                 }
                 ast::FunctionArg::Named { .. } | ast::FunctionArg::ExprNamed { .. } => {
-                    return Err(self.at(unsupported("a named argument", "Pass the arguments in order."), span));
+                    return Err(
+                        self.at(unsupported("a named argument", "Pass the arguments in order."), span)
+                    );
                 }
             }
         }
@@ -100,14 +119,25 @@ impl Binder<'_> {
             match clause {
                 ast::FunctionArgumentClause::OrderBy(order) => parsed.order.extend(order),
                 ast::FunctionArgumentClause::IgnoreOrRespectNulls(ast::NullTreatment::RespectNulls) => {}
-                other => return Err(self.at(unsupported(&format!("{other} in a call"), "It is not part of PostgreSQL's dialect."), span)),
+                other => {
+                    return Err(self.at(
+                        unsupported(&format!("{other} in a call"), "It is not part of PostgreSQL's dialect."),
+                        span,
+                    ));
+                }
             }
         }
         Ok(parsed)
     }
 
     /// What looks like a function and does not evaluate all its arguments.
-    fn special(&mut self, name: &str, list: &[&ast::Expr], frame: &mut Frame<'_>, span: Span) -> Result<Option<Expr>> {
+    fn special(
+        &mut self,
+        name: &str,
+        list: &[&ast::Expr],
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Option<Expr>> {
         let what = match name {
             "coalesce" => "COALESCE",
             "greatest" => "GREATEST",
@@ -185,7 +215,12 @@ impl Binder<'_> {
             (Some(Body::Aggregate(_)), None) => Inside::Aggregate,
             (Some(Body::Set(..)), None) => Inside::Set,
             (Some(Body::Scalar(_)) | None, None) => {
-                if arguments.distinct || filter.is_some() || !within.is_empty() || !arguments.order.is_empty() || arguments.star {
+                if arguments.distinct
+                    || filter.is_some()
+                    || !within.is_empty()
+                    || !arguments.order.is_empty()
+                    || arguments.star
+                {
                     let what = if filter.is_some() { "FILTER" } else { "DISTINCT" };
                     let message = format!("{what} specified, but {name} is not an aggregate function");
                     return Err(self.error(Code::WrongObjectType, message, span));
@@ -199,9 +234,13 @@ impl Binder<'_> {
         };
         self.check_place(name, inside, frame, span)?;
         match inside {
-            Inside::Window => self.window_call(name, &arguments.list, arguments.distinct, filter, over, frame, span),
+            Inside::Window => {
+                self.window_call(name, &arguments.list, arguments.distinct, filter, over, frame, span)
+            }
             Inside::Set => self.set_call(name, arguments, frame, span),
-            Inside::Aggregate | Inside::Nothing => self.aggregate_call(name, arguments, within, filter, frame, span),
+            Inside::Aggregate | Inside::Nothing => {
+                self.aggregate_call(name, arguments, within, filter, frame, span)
+            }
         }
     }
 
@@ -212,10 +251,13 @@ impl Binder<'_> {
             (Inside::Aggregate, Inside::Aggregate, _) => {
                 (Code::GroupingError, "aggregate function calls cannot be nested".to_owned())
             }
-            (Inside::Window, Inside::Aggregate, _) => {
-                (Code::GroupingError, "aggregate function calls cannot contain window function calls".to_owned())
+            (Inside::Window, Inside::Aggregate, _) => (
+                Code::GroupingError,
+                "aggregate function calls cannot contain window function calls".to_owned(),
+            ),
+            (Inside::Window, Inside::Window, _) => {
+                (Code::WindowingError, "window function calls cannot be nested".to_owned())
             }
-            (Inside::Window, Inside::Window, _) => (Code::WindowingError, "window function calls cannot be nested".to_owned()),
             (Inside::Set, Inside::Aggregate, _) => (
                 Code::FeatureNotSupported,
                 "aggregate function calls cannot contain set-returning function calls".to_owned(),
@@ -252,7 +294,8 @@ impl Binder<'_> {
             self.bind_aggregate(name, arguments, within, filter, &mut inner, span)?
         };
         let id = self.columns.add(name, ty, -1);
-        let calls = frame.calls.as_deref_mut().ok_or_else(|| Error::internal("an aggregate without a place"))?;
+        let calls =
+            frame.calls.as_deref_mut().ok_or_else(|| Error::internal("an aggregate without a place"))?;
         calls.aggregates.push((id, call));
         Ok(self.columns.read(id))
     }
@@ -277,7 +320,10 @@ impl Binder<'_> {
             order.push(key);
         }
         if arguments.list.is_empty() && !arguments.star && within.is_empty() && name == "count" {
-            let error = Error::new(Code::WrongObjectType, "count(*) must be used to call a parameterless aggregate function");
+            let error = Error::new(
+                Code::WrongObjectType,
+                "count(*) must be used to call a parameterless aggregate function",
+            );
             return Err(self.at(error, span));
         }
         let resolved = self.resolve(name, bound, span)?;
@@ -288,9 +334,12 @@ impl Binder<'_> {
             return Err(self.error(Code::WrongObjectType, "DISTINCT specified, but no arguments", span));
         }
         if arguments.distinct {
-            let outside = order.iter().any(|key| !resolved.arguments.iter().any(|argument| super::group::same(argument, &key.value)));
+            let outside = order.iter().any(|key| {
+                !resolved.arguments.iter().any(|argument| super::group::same(argument, &key.value))
+            });
             if outside && within.is_empty() {
-                let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
+                let message =
+                    "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
                 return Err(self.error(Code::InvalidColumnReference, message, span));
             }
         }
@@ -334,7 +383,13 @@ impl Binder<'_> {
         Ok(SortKey { value, descending, nulls_first: nulls_first.unwrap_or(descending) })
     }
 
-    fn set_call(&mut self, name: &str, arguments: &Arguments<'_>, frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn set_call(
+        &mut self,
+        name: &str,
+        arguments: &Arguments<'_>,
+        frame: &mut Frame<'_>,
+        span: Span,
+    ) -> Result<Expr> {
         let mut bound = Vec::new();
         {
             let mut inner = Frame {
@@ -391,7 +446,12 @@ impl Binder<'_> {
     }
 
     /// Chooses the function and brings the arguments to its types.
-    pub(super) fn resolve(&mut self, name: &str, arguments: Vec<(Expr, Span)>, span: Span) -> Result<Resolved> {
+    pub(super) fn resolve(
+        &mut self,
+        name: &str,
+        arguments: Vec<(Expr, Span)>,
+        span: Span,
+    ) -> Result<Resolved> {
         let types: Vec<Type> = arguments.iter().map(|(expr, _)| expr.ty).collect();
         let (function, wanted, ty, element) = self.find_function(name, &types, span)?;
         let mut coerced = Vec::with_capacity(arguments.len());
@@ -401,7 +461,12 @@ impl Binder<'_> {
         Ok(Resolved { function, arguments: coerced, ty, element })
     }
 
-    fn find_function(&self, name: &str, types: &[Type], span: Span) -> Result<(&'static Function, Vec<Type>, Type, Option<Type>)> {
+    fn find_function(
+        &self,
+        name: &str,
+        types: &[Type],
+        span: Span,
+    ) -> Result<(&'static Function, Vec<Type>, Type, Option<Type>)> {
         let mut candidates = Vec::new();
         let mut accepted: Vec<Vec<Accepts>> = Vec::new();
         for function in functions::find_functions(name) {
@@ -430,8 +495,13 @@ impl Binder<'_> {
                 Err(self.at(error, span))
             }
             resolve::Choice::Ambiguous => {
-                let error = Error::new(Code::AmbiguousFunction, format!("function {} is not unique", shown()))
-                    .with_hint("Could not choose a best candidate function. You might need to add explicit type casts.");
+                let error = Error::new(
+                    Code::AmbiguousFunction,
+                    format!("function {} is not unique", shown()),
+                )
+                .with_hint(
+                    "Could not choose a best candidate function. You might need to add explicit type casts.",
+                );
                 Err(self.at(error, span))
             }
         }

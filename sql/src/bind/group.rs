@@ -77,7 +77,10 @@ impl Binder<'_> {
                 }
             }
             if next.len() > 4_096 {
-                return Err(Error::new(Code::StatementTooComplex, "too many grouping sets present (maximum 4096)"));
+                return Err(Error::new(
+                    Code::StatementTooComplex,
+                    "too many grouping sets present (maximum 4096)",
+                ));
             }
             sets = next;
         }
@@ -106,7 +109,8 @@ impl Binder<'_> {
             }
             ast::Expr::Rollup(lists) => {
                 *any = true;
-                let parts: Vec<Vec<usize>> = lists.iter().map(|list| places(self, list)).collect::<Result<_>>()?;
+                let parts: Vec<Vec<usize>> =
+                    lists.iter().map(|list| places(self, list)).collect::<Result<_>>()?;
                 Ok((0..=parts.len()).rev().map(|count| parts[..count].concat()).collect())
             }
             ast::Expr::Cube(lists) => {
@@ -114,9 +118,11 @@ impl Binder<'_> {
                 if lists.len() > 12 {
                     return Err(Error::new(Code::StatementTooComplex, "CUBE is limited to 12 elements"));
                 }
-                let parts: Vec<Vec<usize>> = lists.iter().map(|list| places(self, list)).collect::<Result<_>>()?;
+                let parts: Vec<Vec<usize>> =
+                    lists.iter().map(|list| places(self, list)).collect::<Result<_>>()?;
                 let chosen = |mask: usize| -> Vec<usize> {
-                    let picked = parts.iter().enumerate().filter(|(at, _)| mask & (1 << (parts.len() - 1 - at)) != 0);
+                    let picked =
+                        parts.iter().enumerate().filter(|(at, _)| mask & (1 << (parts.len() - 1 - at)) != 0);
                     picked.flat_map(|(_, part)| part.iter().copied()).collect()
                 };
                 Ok((0..1_usize << parts.len()).rev().map(chosen).collect())
@@ -129,7 +135,13 @@ impl Binder<'_> {
         }
     }
 
-    fn group_place(&mut self, expr: &ast::Expr, projection: &[ast::SelectItem], scope: &Scope<'_>, groups: &mut Groups) -> Result<usize> {
+    fn group_place(
+        &mut self,
+        expr: &ast::Expr,
+        projection: &[ast::SelectItem],
+        scope: &Scope<'_>,
+        groups: &mut Groups,
+    ) -> Result<usize> {
         use sqlparser::ast::Spanned;
         let target = self.group_target(expr, projection, scope)?;
         let mut frame = Frame::plain(scope, "GROUP BY");
@@ -150,16 +162,26 @@ impl Binder<'_> {
     }
 
     /// The select item that an ordinal or output name of GROUP BY means. A column of the input goes before a name.
-    fn group_target<'e>(&mut self, expr: &'e ast::Expr, projection: &'e [ast::SelectItem], scope: &Scope<'_>) -> Result<Option<&'e ast::Expr>> {
+    fn group_target<'e>(
+        &mut self,
+        expr: &'e ast::Expr,
+        projection: &'e [ast::SelectItem],
+        scope: &Scope<'_>,
+    ) -> Result<Option<&'e ast::Expr>> {
         use sqlparser::ast::Spanned;
         match expr {
             ast::Expr::Value(value) => match &value.value {
                 ast::Value::Number(text, _) => {
                     let ordinal = text.parse::<usize>().ok();
                     let Some(ordinal) = ordinal else {
-                        return Err(self.error(Code::SyntaxError, "non-integer constant in GROUP BY", expr.span()));
+                        return Err(self.error(
+                            Code::SyntaxError,
+                            "non-integer constant in GROUP BY",
+                            expr.span(),
+                        ));
                     };
-                    let item = ordinal.checked_sub(1).and_then(|place| projection.get(place)).and_then(item_expr);
+                    let item =
+                        ordinal.checked_sub(1).and_then(|place| projection.get(place)).and_then(item_expr);
                     match item {
                         Some(item) => Ok(Some(item)),
                         None => {
@@ -179,7 +201,9 @@ impl Binder<'_> {
                     return Ok(None);
                 }
                 let named = projection.iter().find_map(|item| match item {
-                    ast::SelectItem::ExprWithAlias { expr, alias } if super::fold(alias) == name => Some(expr),
+                    ast::SelectItem::ExprWithAlias { expr, alias } if super::fold(alias) == name => {
+                        Some(expr)
+                    }
                     _ => None,
                 });
                 Ok(named)
@@ -232,7 +256,9 @@ impl Binder<'_> {
                 finish(expr)?;
             }
             for window in &mut calls.windows {
-                for expr in window.partition.iter_mut().chain(window.order.iter_mut().map(|key| &mut key.value)) {
+                for expr in
+                    window.partition.iter_mut().chain(window.order.iter_mut().map(|key| &mut key.value))
+                {
                     finish(expr)?;
                 }
                 for expr in window.call.arguments.iter_mut().chain(&mut window.call.filter) {
@@ -278,7 +304,9 @@ impl Binder<'_> {
                 || self.columns.get(id).name.clone(),
                 |relation| format!("{}.{}", relation.alias, self.columns.get(id).name),
             );
-        let message = format!("column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function");
+        let message = format!(
+            "column \"{name}\" must appear in the GROUP BY clause or be used in an aggregate function"
+        );
         self.error(Code::GroupingError, message, places.get(&id).copied().unwrap_or_else(Span::empty))
     }
 }
@@ -340,9 +368,13 @@ pub(crate) fn same(a: &Expr, b: &Expr) -> bool {
     }
     let all = |a: &[Expr], b: &[Expr]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b));
     match (&a.kind, &b.kind) {
-        (Kind::Column(a), Kind::Column(b)) | (Kind::Outer(a), Kind::Outer(b)) | (Kind::Parameter(a), Kind::Parameter(b)) => a == b,
+        (Kind::Column(a), Kind::Column(b))
+        | (Kind::Outer(a), Kind::Outer(b))
+        | (Kind::Parameter(a), Kind::Parameter(b)) => a == b,
         (Kind::Constant(a), Kind::Constant(b)) => a == b,
-        (Kind::Call(f, a), Kind::Call(g, b)) => std::ptr::eq(*f, *g) && f.volatility != crate::functions::Volatility::Volatile && all(a, b),
+        (Kind::Call(f, a), Kind::Call(g, b)) => {
+            std::ptr::eq(*f, *g) && f.volatility != crate::functions::Volatility::Volatile && all(a, b)
+        }
         (Kind::Operator(f, a), Kind::Operator(g, b)) => std::ptr::eq(*f, *g) && all(a, b),
         (Kind::And(a), Kind::And(b))
         | (Kind::Or(a), Kind::Or(b))
@@ -353,15 +385,21 @@ pub(crate) fn same(a: &Expr, b: &Expr) -> bool {
         | (Kind::Row(a), Kind::Row(b)) => all(a, b),
         (Kind::Not(a), Kind::Not(b)) => same(a, b),
         (Kind::Case { branches: a, otherwise: x }, Kind::Case { branches: b, otherwise: y }) => {
-            same(x, y) && a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(&a.0, &b.0) && same(&a.1, &b.1))
+            same(x, y)
+                && a.len() == b.len()
+                && a.iter().zip(b).all(|(a, b)| same(&a.0, &b.0) && same(&a.1, &b.1))
         }
-        (Kind::IsNull { value: a, negated: x }, Kind::IsNull { value: b, negated: y }) => x == y && same(a, b),
-        (Kind::IsTruth { value: a, truth: t, negated: x }, Kind::IsTruth { value: b, truth: u, negated: y }) => {
-            t == u && x == y && same(a, b)
+        (Kind::IsNull { value: a, negated: x }, Kind::IsNull { value: b, negated: y }) => {
+            x == y && same(a, b)
         }
-        (Kind::IsDistinct { left: a, right: c, negated: x }, Kind::IsDistinct { left: b, right: d, negated: y }) => {
-            x == y && same(a, b) && same(c, d)
-        }
+        (
+            Kind::IsTruth { value: a, truth: t, negated: x },
+            Kind::IsTruth { value: b, truth: u, negated: y },
+        ) => t == u && x == y && same(a, b),
+        (
+            Kind::IsDistinct { left: a, right: c, negated: x },
+            Kind::IsDistinct { left: b, right: d, negated: y },
+        ) => x == y && same(a, b) && same(c, d),
         (Kind::InList { value: a, list: c, negated: x }, Kind::InList { value: b, list: d, negated: y }) => {
             x == y && same(a, b) && all(c, d)
         }
@@ -379,9 +417,10 @@ pub(crate) fn same(a: &Expr, b: &Expr) -> bool {
             };
             same(a, b) && c.len() == d.len() && c.iter().zip(d).all(|(a, b)| equal(a, b))
         }
-        (Kind::AnyAll { operator: f, left: a, array: c, all: x }, Kind::AnyAll { operator: g, left: b, array: d, all: y }) => {
-            std::ptr::eq(*f, *g) && x == y && same(a, b) && same(c, d)
-        }
+        (
+            Kind::AnyAll { operator: f, left: a, array: c, all: x },
+            Kind::AnyAll { operator: g, left: b, array: d, all: y },
+        ) => std::ptr::eq(*f, *g) && x == y && same(a, b) && same(c, d),
         (Kind::Subquery(a), Kind::Subquery(b)) => same_subquery(a, b),
         _ => false,
     }
@@ -390,6 +429,9 @@ pub(crate) fn same(a: &Expr, b: &Expr) -> bool {
 /// Two sub-queries are never taken to be the same: their columns have different ids.
 fn same_subquery(a: &Subquery, b: &Subquery) -> bool {
     match (&a.kind, &b.kind) {
-        (SubqueryKind::Scalar | SubqueryKind::Exists | SubqueryKind::Array | SubqueryKind::Compare { .. }, _) => std::ptr::eq(a, b),
+        (
+            SubqueryKind::Scalar | SubqueryKind::Exists | SubqueryKind::Array | SubqueryKind::Compare { .. },
+            _,
+        ) => std::ptr::eq(a, b),
     }
 }

@@ -7,14 +7,7 @@
 use model::{Code, Error, Result, Value, access::Privilege};
 use sqlparser::{ast, ast::Spanned};
 
-use super::{
-    Binder, Scope,
-    expr::Frame,
-    from::join,
-    query::is_default,
-    refuse,
-    write::Written,
-};
+use super::{Binder, Scope, expr::Frame, from::join, query::is_default, refuse, write::Written};
 use crate::{
     expr::{Expr, Kind},
     plan::{
@@ -25,7 +18,8 @@ use crate::{
 
 impl Binder<'_> {
     pub(super) fn merge(&mut self, merge: &ast::Merge) -> Result<Written> {
-        let ast::Merge { merge_token: _, optimizer_hints: _, into: _, table, source, on, clauses, output } = merge;
+        let ast::Merge { merge_token: _, optimizer_hints: _, into: _, table, source, on, clauses, output } =
+            merge;
         refuse(output.is_some(), "OUTPUT of MERGE")?;
         self.writes = true;
         let (target, relation, table, scan) = self.write_target(table, "merge into", Privilege::Update)?;
@@ -33,7 +27,10 @@ impl Binder<'_> {
         let data = ast::TableWithJoins { relation: source.clone(), joins: Vec::new() };
         let (plan, data_scope) = {
             let (plan, scope) = self.bind_from(std::slice::from_ref(&data), None)?;
-            (plan, Scope { relations: scope.relations, flat: scope.flat, parent: None, unreachable: Vec::new() })
+            (
+                plan,
+                Scope { relations: scope.relations, flat: scope.flat, parent: None, unreachable: Vec::new() },
+            )
         };
         let mut both: Scope<'static> = Scope::default();
         both.add(relation)?;
@@ -51,7 +48,10 @@ impl Binder<'_> {
                 ast::MergeClauseKind::Matched => true,
                 ast::MergeClauseKind::NotMatched | ast::MergeClauseKind::NotMatchedByTarget => false,
                 ast::MergeClauseKind::NotMatchedBySource => {
-                    return Err(super::unsupported("WHEN NOT MATCHED BY SOURCE", "Use a DELETE or UPDATE of its own."));
+                    return Err(super::unsupported(
+                        "WHEN NOT MATCHED BY SOURCE",
+                        "Use a DELETE or UPDATE of its own.",
+                    ));
                 }
             };
             let scope = if matched { &both } else { &data_scope };
@@ -85,7 +85,9 @@ impl Binder<'_> {
         action: &ast::MergeAction,
         scope: &Scope<'_>,
     ) -> Result<MergeAction> {
-        let misplaced = |what: &str| Error::new(Code::SyntaxError, format!("syntax error: {what} cannot stand in this WHEN clause"));
+        let misplaced = |what: &str| {
+            Error::new(Code::SyntaxError, format!("syntax error: {what} cannot stand in this WHEN clause"))
+        };
         match (action, matched) {
             (ast::MergeAction::DoNothing { .. }, _) => Ok(MergeAction::Nothing),
             (ast::MergeAction::Delete { .. }, true) => {
@@ -93,7 +95,8 @@ impl Binder<'_> {
                 Ok(MergeAction::Delete)
             }
             (ast::MergeAction::Update(update), true) => {
-                let ast::MergeUpdateExpr { update_token: _, kind, update_predicate, delete_predicate } = update;
+                let ast::MergeUpdateExpr { update_token: _, kind, update_predicate, delete_predicate } =
+                    update;
                 refuse(update_predicate.is_some() || delete_predicate.is_some(), "this form of MERGE")?;
                 let ast::MergeUpdateKind::Set(list) = kind else {
                     return Err(super::unsupported("UPDATE * in MERGE", "Name the columns."));
@@ -111,7 +114,12 @@ impl Binder<'_> {
         }
     }
 
-    fn merge_insert(&mut self, table: &model::schema::Table, insert: &ast::MergeInsertExpr, scope: &Scope<'_>) -> Result<MergeAction> {
+    fn merge_insert(
+        &mut self,
+        table: &model::schema::Table,
+        insert: &ast::MergeInsertExpr,
+        scope: &Scope<'_>,
+    ) -> Result<MergeAction> {
         let ast::MergeInsertExpr { insert_token: _, columns, kind_token: _, kind, insert_predicate } = insert;
         refuse(insert_predicate.is_some(), "this form of MERGE")?;
         let targets = self.insert_targets(table, columns)?;
@@ -125,7 +133,11 @@ impl Binder<'_> {
         };
         let row = &row.content;
         if row.len() > targets.len() || (row.len() < targets.len() && !columns.is_empty()) {
-            let more = if row.len() > targets.len() { "expressions than target columns" } else { "target columns than expressions" };
+            let more = if row.len() > targets.len() {
+                "expressions than target columns"
+            } else {
+                "target columns than expressions"
+            };
             return Err(Error::new(Code::SyntaxError, format!("INSERT has more {more}")));
         }
         let mut whole = Vec::with_capacity(table.columns.len());

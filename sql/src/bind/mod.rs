@@ -155,7 +155,12 @@ pub(crate) fn bind(
 }
 
 impl<'a> Binder<'a> {
-    pub(crate) fn new(text: &'a str, names: &'a Names, context: &'a mut Context, parameters: Parameters) -> Self {
+    pub(crate) fn new(
+        text: &'a str,
+        names: &'a Names,
+        context: &'a mut Context,
+        parameters: Parameters,
+    ) -> Self {
         Self {
             source: Source { text },
             names,
@@ -200,8 +205,10 @@ impl<'a> Binder<'a> {
 
     fn top_query(&mut self, query: &ast::Query) -> Result<(Logical, Vec<(String, usize)>, Command)> {
         // A query whose body is a change of rows: `WITH … INSERT`.
-        if let ast::SetExpr::Insert(inner) | ast::SetExpr::Update(inner) | ast::SetExpr::Delete(inner) | ast::SetExpr::Merge(inner) =
-            query.body.as_ref()
+        if let ast::SetExpr::Insert(inner)
+        | ast::SetExpr::Update(inner)
+        | ast::SetExpr::Delete(inner)
+        | ast::SetExpr::Merge(inner) = query.body.as_ref()
         {
             let mark = self.tables.len();
             let expressions = self.with_clause(query.with.as_ref(), None)?;
@@ -239,7 +246,8 @@ impl Names {
 
     /// Where new objects go: the first schema of the search path that exists.
     pub(crate) fn creation_schema(&self) -> Result<SchemaId> {
-        let mut existing = self.search_path.iter().filter_map(|name| self.catalog.find_schema(self.database, name));
+        let mut existing =
+            self.search_path.iter().filter_map(|name| self.catalog.find_schema(self.database, name));
         existing
             .next()
             .map(|schema| schema.id)
@@ -272,7 +280,8 @@ impl Names {
             [database, schema, name] => {
                 let here = self.catalog.database(self.database).is_some_and(|at| at.name == *database);
                 if !here {
-                    let message = format!("cross-database references are not implemented: \"{}\"", path.join("."));
+                    let message =
+                        format!("cross-database references are not implemented: \"{}\"", path.join("."));
                     return Err(Error::new(Code::FeatureNotSupported, message));
                 }
                 self.find(&[schema.clone(), name.clone()])
@@ -322,34 +331,93 @@ pub(crate) fn unsupported(what: &str, hint: &str) -> Error {
 
 /// Refuses something that may only be absent.
 pub(super) fn refuse(present: bool, what: &str) -> Result<()> {
-    if present { Err(unsupported(what, "It is not part of PostgreSQL's dialect, or not built yet.")) } else { Ok(()) }
+    if present {
+        Err(unsupported(what, "It is not part of PostgreSQL's dialect, or not built yet."))
+    } else {
+        Ok(())
+    }
 }
 
 /// The parts of an object name, folded as PostgreSQL folds them.
 pub(crate) fn path_of(name: &ast::ObjectName) -> Result<Vec<String>> {
     name.0
         .iter()
-        .map(|part| match part {
+        .enumerate()
+        .map(|(at, part)| match part {
             ast::ObjectNamePart::Identifier(ident) => {
-                check_reserved(ident)?;
+                // After a dot any word is a name: `COLLATE pg_catalog.default`.
+                if at == 0 {
+                    check_reserved(ident)?;
+                }
                 Ok(fold(ident))
             }
-            ast::ObjectNamePart::Function(_) => Err(unsupported("a function in a name", "Write the name out.")),
+            ast::ObjectNamePart::Function(_) => {
+                Err(unsupported("a function in a name", "Write the name out."))
+            }
         })
         .collect()
 }
 
 /// Words that PostgreSQL never takes as a name unless they are quoted (its appendix C), where `sqlparser` would.
 const RESERVED: [&str; 52] = [
-    "all", "and", "any", "as", "asc", "both", "case", "cast", "check", "collate", "column", "constraint", "create", "default",
-    "deferrable", "desc", "distinct", "do", "else", "end", "except", "fetch", "for", "foreign", "from", "grant", "group",
-    "having", "in", "initially", "intersect", "into", "lateral", "leading", "limit", "not", "null", "offset", "on", "only",
-    "or", "order", "primary", "references", "returning", "select", "table", "then", "union", "using", "where", "with",
+    "all",
+    "and",
+    "any",
+    "as",
+    "asc",
+    "both",
+    "case",
+    "cast",
+    "check",
+    "collate",
+    "column",
+    "constraint",
+    "create",
+    "default",
+    "deferrable",
+    "desc",
+    "distinct",
+    "do",
+    "else",
+    "end",
+    "except",
+    "fetch",
+    "for",
+    "foreign",
+    "from",
+    "grant",
+    "group",
+    "having",
+    "in",
+    "initially",
+    "intersect",
+    "into",
+    "lateral",
+    "leading",
+    "limit",
+    "not",
+    "null",
+    "offset",
+    "on",
+    "only",
+    "or",
+    "order",
+    "primary",
+    "references",
+    "returning",
+    "select",
+    "table",
+    "then",
+    "union",
+    "using",
+    "where",
+    "with",
 ];
 
 /// `42601` for a reserved word as a name.
 pub(crate) fn check_reserved(ident: &ast::Ident) -> Result<()> {
-    let reserved = ident.quote_style.is_none() && RESERVED.iter().any(|word| ident.value.eq_ignore_ascii_case(word));
+    let reserved =
+        ident.quote_style.is_none() && RESERVED.iter().any(|word| ident.value.eq_ignore_ascii_case(word));
     if reserved {
         return Err(Error::new(Code::SyntaxError, format!("syntax error at or near \"{}\"", ident.value)));
     }

@@ -53,10 +53,11 @@ impl Parameters {
                 Ok(())
             }
             Some(known) if known == ty => Ok(()),
-            Some(known) => {
-                Err(Error::new(Code::AmbiguousParameter, format!("inconsistent types deduced for parameter ${}", number + 1))
-                    .with_detail(format!("{known} versus {ty}")))
-            }
+            Some(known) => Err(Error::new(
+                Code::AmbiguousParameter,
+                format!("inconsistent types deduced for parameter ${}", number + 1),
+            )
+            .with_detail(format!("{known} versus {ty}"))),
         }
     }
 

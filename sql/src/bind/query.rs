@@ -5,11 +5,7 @@
 //!   them a type ([`Binder::coerce_outputs`]) or makes them text ([`Binder::settle`]).
 
 use model::{Code, Error, Result, Type};
-use sqlparser::{
-    ast,
-    ast::Spanned,
-    tokenizer::Span,
-};
+use sqlparser::{ast, ast::Spanned, tokenizer::Span};
 
 use super::{Binder, Scope, expr::Frame, expr::strip, fold, refuse, types::Coercion, unsupported, with};
 use crate::{
@@ -42,7 +38,18 @@ impl Tail<'_> {
 impl Binder<'_> {
     /// A query inside `parent`, or at the top.
     pub(super) fn query(&mut self, query: &ast::Query, parent: Option<&Scope<'_>>) -> Result<BoundQuery> {
-        let ast::Query { with, body, order_by, limit_clause, fetch, locks, for_clause, settings, format_clause, pipe_operators } = query;
+        let ast::Query {
+            with,
+            body,
+            order_by,
+            limit_clause,
+            fetch,
+            locks,
+            for_clause,
+            settings,
+            format_clause,
+            pipe_operators,
+        } = query;
         refuse(for_clause.is_some(), "FOR XML and FOR JSON")?;
         refuse(settings.is_some() || format_clause.is_some(), "SETTINGS and FORMAT")?;
         refuse(!pipe_operators.is_empty(), "a pipe operator")?;
@@ -101,7 +108,10 @@ impl Binder<'_> {
         mark: usize,
     ) -> Result<BoundQuery> {
         if tail.ties && tail.order_by.is_empty() {
-            return Err(Error::new(Code::SyntaxError, "WITH TIES cannot be specified without ORDER BY clause"));
+            return Err(Error::new(
+                Code::SyntaxError,
+                "WITH TIES cannot be specified without ORDER BY clause",
+            ));
         }
         let bound = self.body(body, &tail, parent)?;
         self.tables.truncate(mark);
@@ -109,7 +119,12 @@ impl Binder<'_> {
     }
 
     /// A body with what stands behind it.
-    fn body(&mut self, body: &ast::SetExpr, tail: &Tail<'_>, parent: Option<&Scope<'_>>) -> Result<BoundQuery> {
+    fn body(
+        &mut self,
+        body: &ast::SetExpr,
+        tail: &Tail<'_>,
+        parent: Option<&Scope<'_>>,
+    ) -> Result<BoundQuery> {
         match body {
             ast::SetExpr::Select(select) => self.select(select, tail, parent),
             ast::SetExpr::Query(inner) => {
@@ -132,9 +147,13 @@ impl Binder<'_> {
                 let outputs = relation.columns.clone();
                 self.with_tail(BoundQuery { plan, outputs }, tail, parent)
             }
-            ast::SetExpr::Insert(_) | ast::SetExpr::Update(_) | ast::SetExpr::Delete(_) | ast::SetExpr::Merge(_) => {
-                Err(Error::new(Code::SyntaxError, "a change of rows must be at the top level of a WITH query"))
-            }
+            ast::SetExpr::Insert(_)
+            | ast::SetExpr::Update(_)
+            | ast::SetExpr::Delete(_)
+            | ast::SetExpr::Merge(_) => Err(Error::new(
+                Code::SyntaxError,
+                "a change of rows must be at the top level of a WITH query",
+            )),
         }
     }
 
@@ -154,7 +173,11 @@ impl Binder<'_> {
             let mut values = Vec::with_capacity(width);
             for expr in &row.content {
                 if is_default(expr) {
-                    return Err(self.error(Code::SyntaxError, "DEFAULT is not allowed in this context", expr.span()));
+                    return Err(self.error(
+                        Code::SyntaxError,
+                        "DEFAULT is not allowed in this context",
+                        expr.span(),
+                    ));
                 }
                 values.push((self.expr(expr, &mut frame)?, expr.span()));
             }
@@ -205,7 +228,9 @@ impl Binder<'_> {
         let all = match quantifier {
             ast::SetQuantifier::All => true,
             ast::SetQuantifier::Distinct | ast::SetQuantifier::None => false,
-            ast::SetQuantifier::ByName | ast::SetQuantifier::AllByName | ast::SetQuantifier::DistinctByName => {
+            ast::SetQuantifier::ByName
+            | ast::SetQuantifier::AllByName
+            | ast::SetQuantifier::DistinctByName => {
                 return Err(unsupported("BY NAME", "Order the columns alike."));
             }
         };
@@ -260,7 +285,9 @@ impl Binder<'_> {
     /// A plan that gives the query's outputs and nothing else, in order.
     pub(super) fn exactly(&mut self, bound: BoundQuery) -> Logical {
         let given = bound.plan.output();
-        if given.len() == bound.outputs.len() && given.iter().zip(&bound.outputs).all(|(given, (_, id))| given == id) {
+        if given.len() == bound.outputs.len()
+            && given.iter().zip(&bound.outputs).all(|(given, (_, id))| given == id)
+        {
             return bound.plan;
         }
         let mut seen = std::collections::BTreeSet::new();
@@ -269,7 +296,8 @@ impl Binder<'_> {
             .iter()
             .map(|(name, id)| {
                 let read = self.columns.read(*id);
-                let fresh = if seen.insert(*id) { *id } else { self.columns.add(name.clone(), read.ty, read.typmod) };
+                let fresh =
+                    if seen.insert(*id) { *id } else { self.columns.add(name.clone(), read.ty, read.typmod) };
                 (fresh, read)
             })
             .collect();
@@ -277,7 +305,12 @@ impl Binder<'_> {
     }
 
     /// ORDER BY and LIMIT over a body whose only names are its output columns.
-    fn with_tail(&mut self, mut bound: BoundQuery, tail: &Tail<'_>, parent: Option<&Scope<'_>>) -> Result<BoundQuery> {
+    fn with_tail(
+        &mut self,
+        mut bound: BoundQuery,
+        tail: &Tail<'_>,
+        parent: Option<&Scope<'_>>,
+    ) -> Result<BoundQuery> {
         if tail.is_empty() {
             return Ok(bound);
         }
@@ -318,7 +351,12 @@ impl Binder<'_> {
     }
 
     /// LIMIT and OFFSET over a plan.
-    pub(super) fn limit(&mut self, plan: Logical, tail: &Tail<'_>, parent: Option<&Scope<'_>>) -> Result<Logical> {
+    pub(super) fn limit(
+        &mut self,
+        plan: Logical,
+        tail: &Tail<'_>,
+        parent: Option<&Scope<'_>>,
+    ) -> Result<Logical> {
         if tail.limit.is_none() && tail.offset.is_none() {
             return Ok(plan);
         }
@@ -334,7 +372,12 @@ impl Binder<'_> {
         Ok(Logical::Limit { input: Box::new(plan), limit, offset, ties })
     }
 
-    fn limit_value(&mut self, expr: &ast::Expr, clause: &'static str, parent: Option<&Scope<'_>>) -> Result<Option<Expr>> {
+    fn limit_value(
+        &mut self,
+        expr: &ast::Expr,
+        clause: &'static str,
+        parent: Option<&Scope<'_>>,
+    ) -> Result<Option<Expr>> {
         if let ast::Expr::Identifier(ident) = expr
             && ident.quote_style.is_none()
             && ident.value.eq_ignore_ascii_case("all")
@@ -362,12 +405,20 @@ impl Binder<'_> {
     }
 
     /// The output column that an ordinal or a bare name of ORDER BY means.
-    pub(super) fn output_target(&self, expr: &ast::Expr, outputs: &[(String, usize)]) -> Result<Option<usize>> {
+    pub(super) fn output_target(
+        &self,
+        expr: &ast::Expr,
+        outputs: &[(String, usize)],
+    ) -> Result<Option<usize>> {
         match strip(expr) {
             ast::Expr::Value(value) => match &value.value {
                 ast::Value::Number(text, _) => {
                     let Ok(ordinal) = text.parse::<usize>() else {
-                        return Err(self.error(Code::SyntaxError, "non-integer constant in ORDER BY", expr.span()));
+                        return Err(self.error(
+                            Code::SyntaxError,
+                            "non-integer constant in ORDER BY",
+                            expr.span(),
+                        ));
                     };
                     let found = ordinal.checked_sub(1).and_then(|place| outputs.get(place));
                     found.map(|(_, id)| Some(*id)).ok_or_else(|| {
@@ -408,7 +459,13 @@ impl Binder<'_> {
     }
 
     /// Brings the outputs of a query to types. Literals get their type where they stand.
-    pub(super) fn coerce_outputs(&mut self, bound: &mut BoundQuery, targets: &[(Type, i32)], how: Coercion, span: Span) -> Result<()> {
+    pub(super) fn coerce_outputs(
+        &mut self,
+        bound: &mut BoundQuery,
+        targets: &[(Type, i32)],
+        how: Coercion,
+        span: Span,
+    ) -> Result<()> {
         let mut items = Vec::new();
         let mut changed = false;
         for (place, (ty, typmod)) in targets.iter().enumerate() {
@@ -430,14 +487,26 @@ impl Binder<'_> {
             let input = std::mem::replace(&mut bound.plan, Logical::one_row());
             bound.outputs = items.iter().map(|(name, id, _)| (name.clone(), *id)).collect();
             let mut seen = std::collections::BTreeSet::new();
-            let items = items.into_iter().filter(|(_, id, _)| seen.insert(*id)).map(|(_, id, value)| (id, value)).collect();
+            let items = items
+                .into_iter()
+                .filter(|(_, id, _)| seen.insert(*id))
+                .map(|(_, id, value)| (id, value))
+                .collect();
             bound.plan = Logical::Project { input: Box::new(input), items };
         }
         Ok(())
     }
 
     /// Gives a column of unknown type a type where its literal stands.
-    fn decide_column(&mut self, plan: &mut Logical, id: usize, ty: Type, typmod: i32, how: Coercion, span: Span) -> Result<()> {
+    fn decide_column(
+        &mut self,
+        plan: &mut Logical,
+        id: usize,
+        ty: Type,
+        typmod: i32,
+        how: Coercion,
+        span: Span,
+    ) -> Result<()> {
         match plan {
             Logical::Project { input, items } => {
                 if let Some((_, value)) = items.iter_mut().find(|(item, _)| *item == id) {

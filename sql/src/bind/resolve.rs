@@ -39,7 +39,9 @@ fn exact(candidates: &[Vec<Accepts>], arguments: &[Type], is_operator: bool) -> 
         [known, Type::Unknown] if is_operator && *known != Type::Unknown => vec![*known, *known],
         _ => arguments.to_vec(),
     };
-    let equal = |parameters: &[Accepts]| parameters.iter().zip(&wanted).all(|(parameter, ty)| *parameter == Accepts::Exact(*ty));
+    let equal = |parameters: &[Accepts]| {
+        parameters.iter().zip(&wanted).all(|(parameter, ty)| *parameter == Accepts::Exact(*ty))
+    };
     candidates.iter().position(|parameters| equal(parameters))
 }
 
@@ -109,7 +111,11 @@ fn answer(candidates: &[Vec<Accepts>], at: usize, arguments: &[Type]) -> Choice 
 
 fn best(candidates: &[Vec<Accepts>], mut left: Vec<usize>, arguments: &[Type]) -> Choice {
     let count = |at: usize, good: &dyn Fn(&Accepts, Type) -> bool| {
-        candidates[at].iter().zip(arguments).filter(|(parameter, ty)| **ty != Type::Unknown && good(parameter, **ty)).count()
+        candidates[at]
+            .iter()
+            .zip(arguments)
+            .filter(|(parameter, ty)| **ty != Type::Unknown && good(parameter, **ty))
+            .count()
     };
     keep_most(&mut left, |at| count(at, &|parameter, ty| *parameter == Accepts::Exact(ty)));
     if let [only] = left[..] {
@@ -171,13 +177,17 @@ fn narrow_unknown(candidates: &[Vec<Accepts>], left: &mut Vec<usize>, arguments:
         } else {
             return false;
         };
-        let preferred = left.iter().any(|at| category(&candidates[*at][place]) == pick && is_preferred(&candidates[*at][place]));
+        let preferred = left
+            .iter()
+            .any(|at| category(&candidates[*at][place]) == pick && is_preferred(&candidates[*at][place]));
         chosen[place] = Some((pick, preferred));
     }
     let suits = |at: &usize| {
         chosen.iter().zip(&candidates[*at]).all(|(chosen, parameter)| match chosen {
             None => true,
-            Some((pick, preferred)) => category(parameter) == *pick && (!preferred || is_preferred(parameter)),
+            Some((pick, preferred)) => {
+                category(parameter) == *pick && (!preferred || is_preferred(parameter))
+            }
         })
     };
     let suited: Vec<usize> = left.iter().copied().filter(suits).collect();

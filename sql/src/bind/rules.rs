@@ -7,12 +7,7 @@ use model::{
 };
 use sqlparser::tokenizer::Span;
 
-use super::{
-    Binder, Names, Parameters, Scope,
-    expr::Frame,
-    from::plain_relation,
-    types::Coercion,
-};
+use super::{Binder, Names, Parameters, Scope, expr::Frame, from::plain_relation, types::Coercion};
 use crate::{
     context::Context,
     expr::{Expr, Kind},
@@ -24,13 +19,16 @@ impl Binder<'_> {
     /// The rules of a table over a row whose columns have these ids.
     pub(super) fn row_rules(&mut self, table: &Table, row: &[usize]) -> Result<RowRules> {
         let mut rules = RowRules { generated: Vec::new(), checks: Vec::new() };
-        let texts = table.columns.iter().filter(|column| !column.dropped).filter_map(|column| match &column.default {
+        let texts = table.columns.iter().filter(|column| !column.dropped).filter_map(|column| match &column
+            .default
+        {
             Some(ColumnDefault::Generated(text)) => Some((column, text)),
             Some(ColumnDefault::Expression(_) | ColumnDefault::Identity { .. }) | None => None,
         });
         for (column, text) in texts {
             let value = self.stored_expression(text, table, row)?;
-            let value = self.coerce(value, column.data_type, column.typmod.0, Coercion::Assignment, Span::empty())?;
+            let value =
+                self.coerce(value, column.data_type, column.typmod.0, Coercion::Assignment, Span::empty())?;
             rules.generated.push((column.number, value));
         }
         for check in &table.checks {
@@ -44,7 +42,12 @@ impl Binder<'_> {
     /// An expression of the catalog over a row.
     fn stored_expression(&mut self, text: &str, table: &Table, row: &[usize]) -> Result<Expr> {
         let parsed = parse::parse_expression(text)?;
-        let columns = table.columns.iter().zip(row).filter(|(column, _)| !column.dropped).map(|(column, id)| (column.name.clone(), *id));
+        let columns = table
+            .columns
+            .iter()
+            .zip(row)
+            .filter(|(column, _)| !column.dropped)
+            .map(|(column, id)| (column.name.clone(), *id));
         let mut scope = Scope::default();
         scope.add(plain_relation(table.name.clone(), columns.collect()))?;
         self.views_open.push(table.id);
@@ -57,7 +60,9 @@ impl Binder<'_> {
     /// What fills a column that is given no value.
     pub(super) fn default_of(&mut self, column: &Column) -> Result<Expr> {
         match &column.default {
-            None | Some(ColumnDefault::Generated(_)) => Ok(Expr { kind: Kind::Constant(Value::Null), ty: column.data_type, typmod: column.typmod.0 }),
+            None | Some(ColumnDefault::Generated(_)) => {
+                Ok(Expr { kind: Kind::Constant(Value::Null), ty: column.data_type, typmod: column.typmod.0 })
+            }
             Some(ColumnDefault::Identity { sequence, always: _ }) => self.next_value(*sequence, column),
             Some(ColumnDefault::Expression(text)) => {
                 let parsed = parse::parse_expression(text)?;
@@ -101,7 +106,8 @@ pub(crate) fn bind_alone(
         binder.expr(&parsed, &mut frame)?
     };
     if bound.any(&mut |expr| matches!(expr.kind, Kind::Subquery(_))) {
-        let what = if clause == "CHECK" { "check constraint".to_owned() } else { format!("{clause} expression") };
+        let what =
+            if clause == "CHECK" { "check constraint".to_owned() } else { format!("{clause} expression") };
         return Err(Error::new(Code::FeatureNotSupported, format!("cannot use subquery in {what}")));
     }
     binder.parameters.finish()?;
@@ -127,8 +133,11 @@ pub(crate) fn depends_on_columns(expr: &Expr) -> std::collections::BTreeSet<usiz
 /// The rules of a table by themselves: column n of the row is `Kind::Column(n - 1)`.
 pub(crate) fn table_rules(table: &Table, names: &Names, context: &mut Context) -> Result<RowRules> {
     let mut binder = Binder::new("", names, context, Parameters::default());
-    let row: Vec<usize> =
-        table.columns.iter().map(|column| binder.columns.add(column.name.clone(), column.data_type, column.typmod.0)).collect();
+    let row: Vec<usize> = table
+        .columns
+        .iter()
+        .map(|column| binder.columns.add(column.name.clone(), column.data_type, column.typmod.0))
+        .collect();
     binder.row_rules(table, &row)
 }
 

@@ -58,12 +58,15 @@ impl<'p> Scope<'p> {
     }
 
     fn check_alias(&self, relation: &Relation) -> Result<()> {
-        let twice = self
-            .relations
-            .iter()
-            .any(|other| other.alias == relation.alias && (other.schema == relation.schema || other.schema.is_none() || relation.schema.is_none()));
+        let twice = self.relations.iter().any(|other| {
+            other.alias == relation.alias
+                && (other.schema == relation.schema || other.schema.is_none() || relation.schema.is_none())
+        });
         if twice && !relation.alias.is_empty() {
-            return Err(Error::new(Code::DuplicateAlias, format!("table name \"{}\" specified more than once", relation.alias)));
+            return Err(Error::new(
+                Code::DuplicateAlias,
+                format!("table name \"{}\" specified more than once", relation.alias),
+            ));
         }
         Ok(())
     }
@@ -108,7 +111,8 @@ impl<'p> Scope<'p> {
         if first.is_some() {
             return Ok(first);
         }
-        let mut system = self.relations.iter().flat_map(|relation| &relation.system).filter(|(name, _)| *name == column);
+        let mut system =
+            self.relations.iter().flat_map(|relation| &relation.system).filter(|(name, _)| *name == column);
         let first = system.next();
         if system.next().is_some() {
             return Err(ambiguous(column));
@@ -117,7 +121,9 @@ impl<'p> Scope<'p> {
     }
 
     fn find_in(&self, schema: Option<&String>, relation: &str, column: &str) -> Result<Option<usize>> {
-        let Some(relation) = self.find_relation(schema.map(String::as_str), relation) else { return Ok(None) };
+        let Some(relation) = self.find_relation(schema.map(String::as_str), relation) else {
+            return Ok(None);
+        };
         let mut found = relation.columns.iter().filter(|(name, _)| name == column).map(|(_, id)| *id);
         let first = found.next();
         if found.next().is_some() {
@@ -165,9 +171,9 @@ impl<'p> Scope<'p> {
 
     /// All names, for the hint of a name that was not found.
     pub(super) fn names(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.relations
-            .iter()
-            .flat_map(|relation| relation.columns.iter().map(|(name, _)| (relation.alias.as_str(), name.as_str())))
+        self.relations.iter().flat_map(|relation| {
+            relation.columns.iter().map(|(name, _)| (relation.alias.as_str(), name.as_str()))
+        })
     }
 }
 

@@ -5,11 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Code, Result, Type, port::LockMode};
-use sqlparser::{
-    ast,
-    ast::Spanned,
-    tokenizer::Span,
-};
+use sqlparser::{ast, ast::Spanned, tokenizer::Span};
 
 use super::{
     Binder, Scope,
@@ -36,7 +32,12 @@ struct Item {
 }
 
 impl Binder<'_> {
-    pub(super) fn select(&mut self, select: &ast::Select, tail: &Tail<'_>, parent: Option<&Scope<'_>>) -> Result<BoundQuery> {
+    pub(super) fn select(
+        &mut self,
+        select: &ast::Select,
+        tail: &Tail<'_>,
+        parent: Option<&Scope<'_>>,
+    ) -> Result<BoundQuery> {
         let ast::Select {
             select_token: _,
             optimizer_hints: _,
@@ -64,8 +65,14 @@ impl Binder<'_> {
             flavor,
         } = select;
         refuse(select_modifiers.is_some() || top.is_some() || exclude.is_some(), "this modifier of SELECT")?;
-        refuse(!lateral_views.is_empty() || prewhere.is_some() || !connect_by.is_empty(), "this clause of SELECT")?;
-        refuse(!cluster_by.is_empty() || !distribute_by.is_empty() || !sort_by.is_empty(), "this clause of SELECT")?;
+        refuse(
+            !lateral_views.is_empty() || prewhere.is_some() || !connect_by.is_empty(),
+            "this clause of SELECT",
+        )?;
+        refuse(
+            !cluster_by.is_empty() || !distribute_by.is_empty() || !sort_by.is_empty(),
+            "this clause of SELECT",
+        )?;
         refuse(qualify.is_some() || value_table_mode.is_some(), "this clause of SELECT")?;
         refuse(!matches!(flavor, ast::SelectFlavor::Standard), "SELECT that begins with FROM")?;
         if into.is_some() {
@@ -86,7 +93,8 @@ impl Binder<'_> {
         let mut having_condition = match having {
             None => None,
             Some(having) => {
-                let (windows, sets) = (std::mem::take(&mut calls.allow_windows), std::mem::take(&mut calls.allow_sets));
+                let (windows, sets) =
+                    (std::mem::take(&mut calls.allow_windows), std::mem::take(&mut calls.allow_sets));
                 let mut frame = Frame::collecting(&scope, "HAVING", &mut calls);
                 let condition = self.condition(having, &mut frame)?;
                 merge_places(&mut places, frame.places);
@@ -134,7 +142,13 @@ impl Binder<'_> {
                     let found = named.iter().find(|(name, _): &&(String, ast::WindowSpec)| *name == base);
                     match found {
                         Some((_, spec)) => spec.clone(),
-                        None => return Err(self.error(Code::UndefinedObject, format!("window \"{base}\" does not exist"), ident.span)),
+                        None => {
+                            return Err(self.error(
+                                Code::UndefinedObject,
+                                format!("window \"{base}\" does not exist"),
+                                ident.span,
+                            ));
+                        }
                     }
                 }
             };
@@ -172,7 +186,11 @@ impl Binder<'_> {
                     }
                     for (name, id) in &scope.flat {
                         places.entry(*id).or_insert(options.wildcard_token.0.span);
-                        items.push(Item { name: name.clone(), value: self.columns.read(*id), span: options.wildcard_token.0.span });
+                        items.push(Item {
+                            name: name.clone(),
+                            value: self.columns.read(*id),
+                            span: options.wildcard_token.0.span,
+                        });
                     }
                 }
                 ast::SelectItem::QualifiedWildcard(kind, options) => {
@@ -189,7 +207,9 @@ impl Binder<'_> {
                         [schema, relation] => (Some(schema.as_str()), relation),
                         _ => return Err(self.error(Code::SyntaxError, "improper qualified name", span)),
                     };
-                    let found = scope.find_relation(schema, relation).or_else(|| scope.find_relation_anywhere(relation));
+                    let found = scope
+                        .find_relation(schema, relation)
+                        .or_else(|| scope.find_relation_anywhere(relation));
                     let Some(found) = found else {
                         let message = format!("missing FROM-clause entry for table \"{relation}\"");
                         return Err(self.error(Code::UndefinedTable, message, span));
@@ -250,7 +270,8 @@ impl Binder<'_> {
         places: &mut BTreeMap<usize, Span>,
         clause: &'static str,
     ) -> Result<Expr> {
-        let outputs: Vec<(String, usize)> = items.iter().enumerate().map(|(at, item)| (item.name.clone(), at)).collect();
+        let outputs: Vec<(String, usize)> =
+            items.iter().enumerate().map(|(at, item)| (item.name.clone(), at)).collect();
         let target = match self.output_target(expr, &outputs) {
             Ok(target) => target,
             // One name of several columns is fine if they are one and the same.
@@ -305,13 +326,24 @@ impl Binder<'_> {
     ) -> Result<BoundQuery> {
         let is_distinct = matches!(distinct, Some(ast::Distinct::Distinct));
         if !tail.locks.is_empty() {
-            return self.finish_locked(input, items, order, tail, scope, parent, is_distinct || on_keys.is_some());
+            return self.finish_locked(
+                input,
+                items,
+                order,
+                tail,
+                scope,
+                parent,
+                is_distinct || on_keys.is_some(),
+            );
         }
         let own: BTreeSet<usize> = input.output().into_iter().collect();
         let mut outputs = Vec::new();
         let mut projected: Vec<(usize, Expr)> = Vec::new();
         for Item { name, value, span } in items {
-            if is_distinct && value.ty != Type::Unknown && self.find_operator("=", Some(value.ty), value.ty, span).is_err() {
+            if is_distinct
+                && value.ty != Type::Unknown
+                && self.find_operator("=", Some(value.ty), value.ty, span).is_err()
+            {
                 let message = format!("could not identify an equality operator for type {}", value.ty);
                 return Err(self.error(Code::UndefinedFunction, message, span));
             }
@@ -362,8 +394,16 @@ impl Binder<'_> {
     }
 
     /// The output column that computes a value, or a new hidden one.
-    fn output_or_hidden(&mut self, projected: &mut Vec<(usize, Expr)>, value: Expr, own: &BTreeSet<usize>) -> Expr {
-        let found = projected.iter().find(|(_, item)| same(item, &value)).map(|(id, item)| (*id, item.ty, item.typmod));
+    fn output_or_hidden(
+        &mut self,
+        projected: &mut Vec<(usize, Expr)>,
+        value: Expr,
+        own: &BTreeSet<usize>,
+    ) -> Expr {
+        let found = projected
+            .iter()
+            .find(|(_, item)| same(item, &value))
+            .map(|(id, item)| (*id, item.ty, item.typmod));
         let (id, ty, typmod) = found.unwrap_or_else(|| {
             let id = match value.as_column() {
                 Some(id) if own.contains(&id) && !projected.iter().any(|(at, _)| *at == id) => id,
@@ -376,7 +416,13 @@ impl Binder<'_> {
         Expr::column(id, ty, typmod)
     }
 
-    fn sort_for_distinct_on(&mut self, plan: Logical, on: &[Expr], keys: &mut Vec<SortKey>, tail: &Tail<'_>) -> Result<Logical> {
+    fn sort_for_distinct_on(
+        &mut self,
+        plan: Logical,
+        on: &[Expr],
+        keys: &mut Vec<SortKey>,
+        tail: &Tail<'_>,
+    ) -> Result<Logical> {
         let leading = keys.iter().take(on.len());
         let matched = leading.clone().all(|key| on.iter().any(|at| same(at, &key.value)));
         if !matched {
@@ -461,10 +507,13 @@ impl Binder<'_> {
                 let chosen = of.as_ref().is_none_or(|path| path.last() == Some(&relation.alias));
                 let (Some(table), true) = (&relation.table, chosen) else { continue };
                 found = true;
-                let of_column = |wanted| relation.scan.iter().find(|(_, column)| *column == wanted).map(|(id, _)| *id);
-                let (Some(partition), Some(key), Some(row)) =
-                    (of_column(ScanColumn::Partition), of_column(ScanColumn::Key), of_column(ScanColumn::Row))
-                else {
+                let of_column =
+                    |wanted| relation.scan.iter().find(|(_, column)| *column == wanted).map(|(id, _)| *id);
+                let (Some(partition), Some(key), Some(row)) = (
+                    of_column(ScanColumn::Partition),
+                    of_column(ScanColumn::Key),
+                    of_column(ScanColumn::Row),
+                ) else {
                     continue;
                 };
                 tables.push(RowLock {
@@ -478,7 +527,10 @@ impl Binder<'_> {
             }
             if let (Some(path), false) = (&of, found) {
                 let name = path.last().map_or("", String::as_str);
-                let message = format!("relation \"{name}\" in FOR {} clause not found in FROM clause", lock_name(&tail.locks[0]));
+                let message = format!(
+                    "relation \"{name}\" in FOR {} clause not found in FROM clause",
+                    lock_name(&tail.locks[0])
+                );
                 return Err(model::Error::new(Code::UndefinedTable, message));
             }
         }
@@ -488,7 +540,10 @@ impl Binder<'_> {
 }
 
 fn bound_clone(bound: &mut BoundQuery) -> BoundQuery {
-    BoundQuery { plan: std::mem::replace(&mut bound.plan, Logical::one_row()), outputs: bound.outputs.clone() }
+    BoundQuery {
+        plan: std::mem::replace(&mut bound.plan, Logical::one_row()),
+        outputs: bound.outputs.clone(),
+    }
 }
 
 fn merge_places(into: &mut BTreeMap<usize, Span>, from: BTreeMap<usize, Span>) {
@@ -498,7 +553,15 @@ fn merge_places(into: &mut BTreeMap<usize, Span>, from: BTreeMap<usize, Span>) {
 }
 
 pub(super) fn check_wildcard(options: &ast::WildcardAdditionalOptions) -> Result<()> {
-    let ast::WildcardAdditionalOptions { wildcard_token: _, opt_ilike, opt_exclude, opt_except, opt_replace, opt_rename, opt_alias } = options;
+    let ast::WildcardAdditionalOptions {
+        wildcard_token: _,
+        opt_ilike,
+        opt_exclude,
+        opt_except,
+        opt_replace,
+        opt_rename,
+        opt_alias,
+    } = options;
     let plain = opt_ilike.is_none()
         && opt_exclude.is_none()
         && opt_except.is_none()

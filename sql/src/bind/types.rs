@@ -6,12 +6,9 @@
 
 use model::{
     Code, Error, Result, Type, Value,
-    types::{Typmod, TypeCategory},
+    types::{TypeCategory, Typmod},
 };
-use sqlparser::{
-    ast,
-    tokenizer::Span,
-};
+use sqlparser::{ast, tokenizer::Span};
 
 use super::{Binder, resolve};
 use crate::{
@@ -37,12 +34,23 @@ impl Binder<'_> {
     }
 
     /// Brings an expression to a type, or says that it cannot be: none.
-    pub(super) fn try_coerce(&mut self, expr: Expr, to: Type, typmod: i32, how: Coercion, at: Span) -> Result<Option<Expr>> {
+    pub(super) fn try_coerce(
+        &mut self,
+        expr: Expr,
+        to: Type,
+        typmod: i32,
+        how: Coercion,
+        at: Span,
+    ) -> Result<Option<Expr>> {
         if expr.ty == Type::Unknown {
             return self.coerce_unknown(expr, to, typmod, how, at).map(Some);
         }
         if expr.ty == to && (typmod < 0 || expr.typmod == typmod) {
-            return Ok(Some(if how == Coercion::Explicit && typmod < 0 { Expr { typmod: -1, ..expr } } else { expr }));
+            return Ok(Some(if how == Coercion::Explicit && typmod < 0 {
+                Expr { typmod: -1, ..expr }
+            } else {
+                expr
+            }));
         }
         let applies = if expr.ty == to {
             true
@@ -57,7 +65,11 @@ impl Binder<'_> {
         if !applies {
             return Ok(None);
         }
-        Ok(Some(Expr { kind: Kind::Cast { value: Box::new(expr), explicit: how == Coercion::Explicit }, ty: to, typmod }))
+        Ok(Some(Expr {
+            kind: Kind::Cast { value: Box::new(expr), explicit: how == Coercion::Explicit },
+            ty: to,
+            typmod,
+        }))
     }
 
     fn coerce_unknown(&mut self, expr: Expr, to: Type, typmod: i32, how: Coercion, at: Span) -> Result<Expr> {
@@ -94,16 +106,26 @@ impl Binder<'_> {
             let value = Box::new(Expr::constant(value, Type::Unknown));
             return Ok(Expr { kind: Kind::Cast { value, explicit }, ty: to, typmod });
         }
-        let value = cast::cast(self.context, &value, Type::Unknown, to, Typmod(typmod), explicit).map_err(|error| self.at(error, at))?;
+        let value = cast::cast(self.context, &value, Type::Unknown, to, Typmod(typmod), explicit)
+            .map_err(|error| self.at(error, at))?;
         Ok(Expr { kind: Kind::Constant(value), ty: to, typmod })
     }
 
     /// Brings an expression to a type; `42804` if it cannot be, in words of the caller.
-    pub(super) fn coerce(&mut self, expr: Expr, to: Type, typmod: i32, how: Coercion, at: Span) -> Result<Expr> {
+    pub(super) fn coerce(
+        &mut self,
+        expr: Expr,
+        to: Type,
+        typmod: i32,
+        how: Coercion,
+        at: Span,
+    ) -> Result<Expr> {
         let from = expr.ty;
         match self.try_coerce(expr, to, typmod, how, at)? {
             Some(expr) => Ok(expr),
-            None => Err(self.at(Error::new(Code::CannotCoerce, format!("cannot cast type {from} to {to}")), at)),
+            None => {
+                Err(self.at(Error::new(Code::CannotCoerce, format!("cannot cast type {from} to {to}")), at))
+            }
         }
     }
 
@@ -128,8 +150,10 @@ impl Binder<'_> {
                 continue;
             }
             let differs = ty.category() != common.category()
-                || (matches!(common.category(), TypeCategory::User | TypeCategory::Array | TypeCategory::Pseudo)
-                    && !resolve::is_implicit(common, ty)
+                || (matches!(
+                    common.category(),
+                    TypeCategory::User | TypeCategory::Array | TypeCategory::Pseudo
+                ) && !resolve::is_implicit(common, ty)
                     && !resolve::is_implicit(ty, common));
             if differs {
                 let message = format!("{what} types {common} and {ty} cannot be matched");
@@ -144,7 +168,11 @@ impl Binder<'_> {
     }
 
     /// Brings several expressions to their one type.
-    pub(super) fn unify(&mut self, mut list: Vec<(Expr, Span)>, what: &str) -> Result<(Vec<Expr>, Type, i32)> {
+    pub(super) fn unify(
+        &mut self,
+        mut list: Vec<(Expr, Span)>,
+        what: &str,
+    ) -> Result<(Vec<Expr>, Type, i32)> {
         let types: Vec<(Type, Span)> = list.iter().map(|(expr, at)| (expr.ty, *at)).collect();
         let common = self.common_type(&types, what)?;
         let first = list.first().map_or(-1, |(expr, _)| expr.typmod);
@@ -204,7 +232,9 @@ pub(crate) fn find_type(data_type: &ast::DataType) -> Result<(Type, i32)> {
             let (ty, typmod) = Type::parse(&name)?;
             let Typmod(typmod) = match (ty, other) {
                 // `char` alone is char(1).
-                (Type::Bpchar, ast::DataType::Char(None) | ast::DataType::Character(None)) => Typmod::of_length(1),
+                (Type::Bpchar, ast::DataType::Char(None) | ast::DataType::Character(None)) => {
+                    Typmod::of_length(1)
+                }
                 _ => typmod,
             };
             return Ok((ty, typmod));

@@ -1,11 +1,7 @@
 //! Window functions: OVER, named windows, frames.
 
 use model::{Code, Result, Type};
-use sqlparser::{
-    ast,
-    ast::Spanned,
-    tokenizer::Span,
-};
+use sqlparser::{ast, ast::Spanned, tokenizer::Span};
 
 use super::{
     Binder,
@@ -41,10 +37,13 @@ impl Binder<'_> {
             return Err(self.error(Code::WrongObjectType, message, span));
         };
         if distinct {
-            return Err(self.at(unsupported("DISTINCT in a window function", "Make the rows different first."), span));
+            return Err(
+                self.at(unsupported("DISTINCT in a window function", "Make the rows different first."), span)
+            );
         }
         let spec = {
-            let calls = frame.calls.as_deref().map(|calls| calls.named_windows.as_slice()).unwrap_or_default();
+            let calls =
+                frame.calls.as_deref().map(|calls| calls.named_windows.as_slice()).unwrap_or_default();
             self.window_spec(over, calls, span)?
         };
         let mut inner = Frame {
@@ -60,12 +59,19 @@ impl Binder<'_> {
         }
         let resolved = self.resolve(name, bound, span)?;
         if !matches!(resolved.function.body, Body::Window(_) | Body::Aggregate(_)) {
-            let message = format!("OVER specified, but {name} is not a window function nor an aggregate function");
+            let message =
+                format!("OVER specified, but {name} is not a window function nor an aggregate function");
             return Err(self.error(Code::WrongObjectType, message, span));
         }
         let filter = match filter {
             Some(_) if matches!(resolved.function.body, Body::Window(_)) => {
-                return Err(self.at(unsupported("FILTER for a window function that is no aggregate", "Use CASE in its argument."), span));
+                return Err(self.at(
+                    unsupported(
+                        "FILTER for a window function that is no aggregate",
+                        "Use CASE in its argument.",
+                    ),
+                    span,
+                ));
             }
             Some(filter) => Some(self.condition(filter, &mut inner)?),
             None => None,
@@ -80,21 +86,39 @@ impl Binder<'_> {
         }
         frame.places = std::mem::take(&mut inner.places);
         drop(inner);
-        let bounds = self.frame(spec.window_frame.as_ref(), order.first().map(|key| key.value.ty), order.len(), frame, span)?;
+        let bounds = self.frame(
+            spec.window_frame.as_ref(),
+            order.first().map(|key| key.value.ty),
+            order.len(),
+            frame,
+            span,
+        )?;
         let id = self.columns.add(name, resolved.ty, -1);
-        let call =
-            WindowCall { function: resolved.function, arguments: resolved.arguments, filter, frame: bounds, ty: resolved.ty };
+        let call = WindowCall {
+            function: resolved.function,
+            arguments: resolved.arguments,
+            filter,
+            frame: bounds,
+            ty: resolved.ty,
+        };
         if let Some(calls) = frame.calls.as_deref_mut() {
             calls.windows.push(WindowUse { partition, order, id, call });
         }
         Ok(self.columns.read(id))
     }
 
-    fn window_spec(&self, over: &ast::WindowType, named: &[(String, ast::WindowSpec)], span: Span) -> Result<ast::WindowSpec> {
+    fn window_spec(
+        &self,
+        over: &ast::WindowType,
+        named: &[(String, ast::WindowSpec)],
+        span: Span,
+    ) -> Result<ast::WindowSpec> {
         let find = |ident: &ast::Ident| {
             let name = fold(ident);
             let found = named.iter().find(|(at, _)| *at == name).map(|(_, spec)| spec.clone());
-            found.ok_or_else(|| self.error(Code::UndefinedObject, format!("window \"{name}\" does not exist"), span))
+            found.ok_or_else(|| {
+                self.error(Code::UndefinedObject, format!("window \"{name}\" does not exist"), span)
+            })
         };
         match over {
             ast::WindowType::NamedWindow(ident) => find(ident),
@@ -103,14 +127,16 @@ impl Binder<'_> {
                 Some(base) => {
                     let base_spec = find(base)?;
                     if !spec.partition_by.is_empty() {
-                        let message = format!("cannot override PARTITION BY clause of window \"{}\"", fold(base));
+                        let message =
+                            format!("cannot override PARTITION BY clause of window \"{}\"", fold(base));
                         return Err(self.error(Code::WindowingError, message, span));
                     }
                     if !spec.order_by.is_empty() && !base_spec.order_by.is_empty() {
                         let message = format!("cannot override ORDER BY clause of window \"{}\"", fold(base));
                         return Err(self.error(Code::WindowingError, message, span));
                     }
-                    let order_by = if spec.order_by.is_empty() { base_spec.order_by } else { spec.order_by.clone() };
+                    let order_by =
+                        if spec.order_by.is_empty() { base_spec.order_by } else { spec.order_by.clone() };
                     Ok(ast::WindowSpec {
                         window_name: None,
                         partition_by: base_spec.partition_by,
@@ -144,7 +170,10 @@ impl Binder<'_> {
             ast::WindowFrameUnits::Groups => FrameUnit::Groups,
         };
         let has_offset = |bound: &ast::WindowFrameBound| {
-            matches!(bound, ast::WindowFrameBound::Preceding(Some(_)) | ast::WindowFrameBound::Following(Some(_)))
+            matches!(
+                bound,
+                ast::WindowFrameBound::Preceding(Some(_)) | ast::WindowFrameBound::Following(Some(_))
+            )
         };
         let offsets = has_offset(start_bound) || end_bound.as_ref().is_some_and(has_offset);
         if unit == FrameUnit::Range && offsets && keys != 1 {
@@ -166,7 +195,9 @@ impl Binder<'_> {
             return Err(self.error(Code::WindowingError, "frame end cannot be UNBOUNDED PRECEDING", span));
         }
         let backwards = match (&start, &end) {
-            (Bound::CurrentRow, Bound::Preceding(_)) => Some("frame starting from current row cannot have preceding rows"),
+            (Bound::CurrentRow, Bound::Preceding(_)) => {
+                Some("frame starting from current row cannot have preceding rows")
+            }
             (Bound::Following(_), Bound::Preceding(_) | Bound::CurrentRow) => {
                 Some("frame starting from following row cannot have preceding rows")
             }
@@ -178,12 +209,20 @@ impl Binder<'_> {
         Ok(crate::plan::Frame { unit, start, end, exclude: Exclude::NoOthers })
     }
 
-    fn bound(&mut self, bound: &ast::WindowFrameBound, unit: FrameUnit, key: Option<Type>, outer: &mut Frame<'_>) -> Result<Bound> {
+    fn bound(
+        &mut self,
+        bound: &ast::WindowFrameBound,
+        unit: FrameUnit,
+        key: Option<Type>,
+        outer: &mut Frame<'_>,
+    ) -> Result<Bound> {
         let mut offset = |expr: &ast::Expr| {
             let mut inner = Frame::plain(outer.scope, "window frame");
             let value = self.expr(expr, &mut inner)?;
             let ty = match (unit, key) {
-                (FrameUnit::Range, Some(Type::Date | Type::Time | Type::Timestamp | Type::Timestamptz)) => Type::Interval,
+                (FrameUnit::Range, Some(Type::Date | Type::Time | Type::Timestamp | Type::Timestamptz)) => {
+                    Type::Interval
+                }
                 (FrameUnit::Range, Some(key)) => key,
                 _ => Type::Int8,
             };

@@ -7,7 +7,9 @@
 use model::{Code, Error, Result, Type};
 use sqlparser::ast;
 
-use super::{Binder, Scope, fold, from::plain_relation, refuse, scope::Relation, types::Coercion, unsupported};
+use super::{
+    Binder, Scope, fold, from::plain_relation, refuse, scope::Relation, types::Coercion, unsupported,
+};
 use crate::plan::logical::{CommonTable, Logical};
 
 /// A common table expression in reach.
@@ -27,7 +29,11 @@ pub(super) fn around(expressions: Vec<CommonTable>, plan: Logical) -> Logical {
 
 impl Binder<'_> {
     /// Binds the expressions of WITH and puts their names in reach; the caller takes them out again.
-    pub(super) fn with_clause(&mut self, with: Option<&ast::With>, parent: Option<&Scope<'_>>) -> Result<Vec<CommonTable>> {
+    pub(super) fn with_clause(
+        &mut self,
+        with: Option<&ast::With>,
+        parent: Option<&Scope<'_>>,
+    ) -> Result<Vec<CommonTable>> {
         let Some(ast::With { with_token: _, recursive, cte_tables }) = with else { return Ok(Vec::new()) };
         let mut expressions: Vec<CommonTable> = Vec::new();
         for ast::Cte { alias, query, from, materialized, closing_paren_token: _ } in cte_tables {
@@ -39,8 +45,11 @@ impl Binder<'_> {
             }
             let id = self.next_cte;
             self.next_cte += 1;
-            let (plan, mut columns, writes, silent) = self.common_table(&name, id, query, *recursive, alias, parent)?;
-            for (column, ast::TableAliasColumnDef { name, data_type: _ }) in columns.iter_mut().zip(&alias.columns) {
+            let (plan, mut columns, writes, silent) =
+                self.common_table(&name, id, query, *recursive, alias, parent)?;
+            for (column, ast::TableAliasColumnDef { name, data_type: _ }) in
+                columns.iter_mut().zip(&alias.columns)
+            {
                 column.0 = fold(name);
             }
             if alias.columns.len() > columns.len() {
@@ -52,7 +61,8 @@ impl Binder<'_> {
                 return Err(self.error(Code::InvalidColumnReference, message, alias.name.span));
             }
             self.tables.push(Visible { name: name.clone(), id, columns, silent });
-            let materialized = materialized.as_ref().map(|said| matches!(said, ast::CteAsMaterialized::Materialized));
+            let materialized =
+                materialized.as_ref().map(|said| matches!(said, ast::CteAsMaterialized::Materialized));
             expressions.push(CommonTable { id, name, plan, writes, materialized });
         }
         Ok(expressions)
@@ -68,8 +78,10 @@ impl Binder<'_> {
         alias: &ast::TableAlias,
         parent: Option<&Scope<'_>>,
     ) -> Result<(Logical, Vec<(String, Type, i32)>, bool, bool)> {
-        if let ast::SetExpr::Insert(inner) | ast::SetExpr::Update(inner) | ast::SetExpr::Delete(inner) | ast::SetExpr::Merge(inner) =
-            query.body.as_ref()
+        if let ast::SetExpr::Insert(inner)
+        | ast::SetExpr::Update(inner)
+        | ast::SetExpr::Delete(inner)
+        | ast::SetExpr::Merge(inner) = query.body.as_ref()
         {
             if parent.is_some() {
                 let message = "WITH clause containing a data-modifying statement must be at the top level";
@@ -102,23 +114,34 @@ impl Binder<'_> {
     }
 
     /// The two parts of a query that names itself.
-    fn recursive_parts<'q>(&self, name: &str, query: &'q ast::Query) -> Result<Option<(&'q ast::SetExpr, &'q ast::SetExpr, bool)>> {
+    fn recursive_parts<'q>(
+        &self,
+        name: &str,
+        query: &'q ast::Query,
+    ) -> Result<Option<(&'q ast::SetExpr, &'q ast::SetExpr, bool)>> {
         let names_itself = mentions(&query.body, name);
         if !names_itself {
             return Ok(None);
         }
-        let ast::SetExpr::SetOperation { left, op: ast::SetOperator::Union, set_quantifier, right } = query.body.as_ref() else {
+        let ast::SetExpr::SetOperation { left, op: ast::SetOperator::Union, set_quantifier, right } =
+            query.body.as_ref()
+        else {
             let message = format!(
                 "recursive query \"{name}\" does not have the form non-recursive-term UNION [ALL] recursive-term"
             );
             return Err(Error::new(Code::InvalidRecursion, message));
         };
         if mentions(left, name) {
-            let message = format!("recursive reference to query \"{name}\" must not appear within its non-recursive term");
+            let message = format!(
+                "recursive reference to query \"{name}\" must not appear within its non-recursive term"
+            );
             return Err(Error::new(Code::InvalidRecursion, message));
         }
         if query.order_by.is_some() || query.limit_clause.is_some() || query.fetch.is_some() {
-            return Err(unsupported("ORDER BY or LIMIT in a recursive query", "Put it into the query that reads the result."));
+            return Err(unsupported(
+                "ORDER BY or LIMIT in a recursive query",
+                "Put it into the query that reads the result.",
+            ));
         }
         Ok(Some((left, right, matches!(set_quantifier, ast::SetQuantifier::All))))
     }
@@ -137,7 +160,9 @@ impl Binder<'_> {
         let first = self.query(&alone(initial), parent)?;
         let first = self.settle(first)?;
         let mut columns = self.describe(&first.outputs);
-        for (column, ast::TableAliasColumnDef { name, data_type: _ }) in columns.iter_mut().zip(&alias.columns) {
+        for (column, ast::TableAliasColumnDef { name, data_type: _ }) in
+            columns.iter_mut().zip(&alias.columns)
+        {
             column.0 = fold(name);
         }
         self.tables.push(Visible { name: name.to_owned(), id, columns: columns.clone(), silent: false });
@@ -145,7 +170,10 @@ impl Binder<'_> {
         self.tables.pop();
         let mut bound = bound?;
         if bound.outputs.len() != columns.len() {
-            return Err(Error::new(Code::SyntaxError, "each UNION query must have the same number of columns"));
+            return Err(Error::new(
+                Code::SyntaxError,
+                "each UNION query must have the same number of columns",
+            ));
         }
         for (place, ((_, output), (column, ty, _))) in bound.outputs.iter().zip(&columns).enumerate() {
             let found = self.columns.get(*output).ty;
@@ -161,7 +189,8 @@ impl Binder<'_> {
         }
         let targets: Vec<(Type, i32)> = columns.iter().map(|(_, ty, _)| (*ty, -1)).collect();
         self.coerce_outputs(&mut bound, &targets, Coercion::Implicit, alias.name.span)?;
-        let ids = columns.iter().map(|(name, ty, typmod)| self.columns.add(name.clone(), *ty, *typmod)).collect();
+        let ids =
+            columns.iter().map(|(name, ty, typmod)| self.columns.add(name.clone(), *ty, *typmod)).collect();
         let initial = Box::new(self.exactly(first));
         let recursive = Box::new(self.exactly(bound));
         Ok((Logical::Recursive { id, initial, recursive, all, columns: ids }, columns))
@@ -209,7 +238,11 @@ fn mentions(body: &ast::SetExpr, name: &str) -> bool {
         if !is_part(text[..start].chars().next_back()) && !is_part(text[end..].chars().next()) {
             // A name in FROM, not a column of some other relation.
             let before = text[..start].trim_end();
-            if before.ends_with("from") || before.ends_with("join") || before.ends_with(',') || before.ends_with('(') {
+            if before.ends_with("from")
+                || before.ends_with("join")
+                || before.ends_with(',')
+                || before.ends_with('(')
+            {
                 return true;
             }
         }

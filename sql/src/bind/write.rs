@@ -13,11 +13,7 @@ use model::{
     id::{ColumnNumber, IndexId},
     schema::{Column, ColumnDefault, IndexState, Table},
 };
-use sqlparser::{
-    ast,
-    ast::Spanned,
-    tokenizer::Span,
-};
+use sqlparser::{ast, ast::Spanned, tokenizer::Span};
 
 use super::{
     Binder, Found, Scope,
@@ -50,17 +46,22 @@ impl Binder<'_> {
         match self.names.find(path).map_err(|error| self.at(error, span))? {
             Some(Found::Table(table)) => Ok(table),
             Some(Found::View(_)) => {
-                let error = Error::new(Code::ObjectNotInPrerequisiteState, format!("cannot {what} view \"{name}\""))
-                    .with_detail("Views are read-only here.")
-                    .with_hint("Change the table that the view reads.");
+                let error =
+                    Error::new(Code::ObjectNotInPrerequisiteState, format!("cannot {what} view \"{name}\""))
+                        .with_detail("Views are read-only here.")
+                        .with_hint("Change the table that the view reads.");
                 Err(self.at(error, span))
             }
             Some(Found::System(_)) => {
                 let message = format!("permission denied: \"{name}\" is a system catalog");
                 Err(self.error(Code::InsufficientPrivilege, message, span))
             }
-            Some(Found::Sequence(_)) => Err(self.error(Code::WrongObjectType, format!("cannot change sequence \"{name}\""), span)),
-            Some(Found::Index(..)) => Err(self.error(Code::WrongObjectType, format!("cannot open relation \"{name}\""), span)),
+            Some(Found::Sequence(_)) => {
+                Err(self.error(Code::WrongObjectType, format!("cannot change sequence \"{name}\""), span))
+            }
+            Some(Found::Index(..)) => {
+                Err(self.error(Code::WrongObjectType, format!("cannot open relation \"{name}\""), span))
+            }
             None => Err(self.at(undefined_table(path), span)),
         }
     }
@@ -97,10 +98,22 @@ impl Binder<'_> {
             multi_table_else_clause,
         } = insert;
         refuse(or.is_some() || *ignore || *overwrite || *replace_into || *by_name, "this form of INSERT")?;
-        refuse(!assignments.is_empty() || partitioned.is_some() || !after_columns.is_empty(), "this form of INSERT")?;
-        refuse(*has_table_keyword || output.is_some() || priority.is_some() || insert_alias.is_some(), "this form of INSERT")?;
-        refuse(settings.is_some() || format_clause.is_some() || multi_table_insert_type.is_some(), "this form of INSERT")?;
-        refuse(!multi_table_into_clauses.is_empty() || !multi_table_when_clauses.is_empty(), "this form of INSERT")?;
+        refuse(
+            !assignments.is_empty() || partitioned.is_some() || !after_columns.is_empty(),
+            "this form of INSERT",
+        )?;
+        refuse(
+            *has_table_keyword || output.is_some() || priority.is_some() || insert_alias.is_some(),
+            "this form of INSERT",
+        )?;
+        refuse(
+            settings.is_some() || format_clause.is_some() || multi_table_insert_type.is_some(),
+            "this form of INSERT",
+        )?;
+        refuse(
+            !multi_table_into_clauses.is_empty() || !multi_table_when_clauses.is_empty(),
+            "this form of INSERT",
+        )?;
         refuse(multi_table_else_clause.is_some(), "this form of INSERT")?;
         let ast::TableObject::TableName(name) = table else {
             return Err(unsupported("INSERT into something that is no table", "Name a table."));
@@ -120,7 +133,15 @@ impl Binder<'_> {
             Some(text) => text.to_uppercase().contains("SYSTEM"),
         };
         let overriding_user = overriding.is_some() && !overriding_system;
-        let source = self.insert_source(&table, &targets, columns.is_empty(), source.as_deref(), (overriding_system, overriding_user), parent, span)?;
+        let source = self.insert_source(
+            &table,
+            &targets,
+            columns.is_empty(),
+            source.as_deref(),
+            (overriding_system, overriding_user),
+            parent,
+            span,
+        )?;
 
         let (row, new_relation) = self.row_relation(&table, alias.clone());
         let rules = self.row_rules(&table, &row)?;
@@ -130,14 +151,24 @@ impl Binder<'_> {
             Some(ast::OnInsert::DuplicateKeyUpdate(_)) => {
                 return Err(unsupported("ON DUPLICATE KEY UPDATE", "Use ON CONFLICT (…) DO UPDATE SET …."));
             }
-            Some(ast::OnInsert::OnConflict(conflict)) => Some(self.on_conflict(&table, conflict, old_relation, &row, span)?),
+            Some(ast::OnInsert::OnConflict(conflict)) => {
+                Some(self.on_conflict(&table, conflict, old_relation, &row, span)?)
+            }
             #[allow(unreachable_patterns)]
             Some(_) => return Err(unsupported("this form of INSERT", "Use ON CONFLICT.")),
         };
         let mut scope = Scope::default();
         scope.add(new_relation)?;
         let (returning, outputs) = self.returning(returning.as_deref(), &table, &scope)?;
-        let plan = Logical::Insert(Box::new(logical::Insert { table, source, rules, row, existing, on_conflict, returning }));
+        let plan = Logical::Insert(Box::new(logical::Insert {
+            table,
+            source,
+            rules,
+            row,
+            existing,
+            on_conflict,
+            returning,
+        }));
         Ok((plan, outputs))
     }
 
@@ -208,10 +239,18 @@ impl Binder<'_> {
         }
         let mut bound = self.query(source, parent)?;
         if bound.outputs.len() > targets.len() {
-            return Err(self.error(Code::SyntaxError, "INSERT has more expressions than target columns", span));
+            return Err(self.error(
+                Code::SyntaxError,
+                "INSERT has more expressions than target columns",
+                span,
+            ));
         }
         if bound.outputs.len() < targets.len() && !all {
-            return Err(self.error(Code::SyntaxError, "INSERT has more target columns than expressions", span));
+            return Err(self.error(
+                Code::SyntaxError,
+                "INSERT has more target columns than expressions",
+                span,
+            ));
         }
         let targets = &targets[..bound.outputs.len()];
         for column in targets {
@@ -221,7 +260,8 @@ impl Binder<'_> {
             let found = self.columns.get(*id).ty;
             self.check_assignable(column, found, span)?;
         }
-        let types: Vec<(Type, i32)> = targets.iter().map(|column| (column.data_type, column.typmod.0)).collect();
+        let types: Vec<(Type, i32)> =
+            targets.iter().map(|column| (column.data_type, column.typmod.0)).collect();
         self.coerce_outputs(&mut bound, &types, Coercion::Assignment, span)?;
         let given: Vec<Expr> = bound.outputs.iter().map(|(_, id)| self.columns.read(*id)).collect();
         let mut given_columns = targets.to_vec();
@@ -230,7 +270,8 @@ impl Binder<'_> {
             drop_identity(&mut given_columns, &mut given_values);
         }
         let row = self.whole_row(table, &given_columns, given_values)?;
-        let items = row.into_iter().map(|value| (self.columns.add("", value.ty, value.typmod), value)).collect();
+        let items =
+            row.into_iter().map(|value| (self.columns.add("", value.ty, value.typmod), value)).collect();
         Ok(Logical::Project { input: Box::new(bound.plan), items })
     }
 
@@ -245,16 +286,25 @@ impl Binder<'_> {
     ) -> Result<Logical> {
         let scope = Scope::inside(parent);
         let mut rows = Vec::with_capacity(values.rows.len());
-        let defaults: Vec<Expr> = table.columns.iter().map(|column| self.default_of(column)).collect::<Result<_>>()?;
+        let defaults: Vec<Expr> =
+            table.columns.iter().map(|column| self.default_of(column)).collect::<Result<_>>()?;
         for row in &values.rows {
             let row = &row.content;
             if row.len() > targets.len() {
                 let at = row[targets.len()].span();
-                return Err(self.error(Code::SyntaxError, "INSERT has more expressions than target columns", at));
+                return Err(self.error(
+                    Code::SyntaxError,
+                    "INSERT has more expressions than target columns",
+                    at,
+                ));
             }
             if row.len() < targets.len() && !all {
                 let at = row.first().map_or_else(Span::empty, Spanned::span);
-                return Err(self.error(Code::SyntaxError, "INSERT has more target columns than expressions", at));
+                return Err(self.error(
+                    Code::SyntaxError,
+                    "INSERT has more target columns than expressions",
+                    at,
+                ));
             }
             if row.len() != values.rows[0].content.len() {
                 let at = row.first().map_or_else(Span::empty, Spanned::span);
@@ -280,8 +330,11 @@ impl Binder<'_> {
     }
 
     fn row_values(&mut self, table: &Table, rows: Vec<Vec<Expr>>) -> Logical {
-        let columns =
-            table.columns.iter().map(|column| self.columns.add(column.name.clone(), column.data_type, column.typmod.0)).collect();
+        let columns = table
+            .columns
+            .iter()
+            .map(|column| self.columns.add(column.name.clone(), column.data_type, column.typmod.0))
+            .collect();
         Logical::Values { columns, rows }
     }
 
@@ -300,7 +353,12 @@ impl Binder<'_> {
     }
 
     /// An expression as a value of a column.
-    pub(super) fn assignable(&mut self, expr: &ast::Expr, column: &Column, frame: &mut Frame<'_>) -> Result<Expr> {
+    pub(super) fn assignable(
+        &mut self,
+        expr: &ast::Expr,
+        column: &Column,
+        frame: &mut Frame<'_>,
+    ) -> Result<Expr> {
         let value = self.expr(expr, frame)?;
         self.check_assignable(column, value.ty, expr.span())?;
         self.coerce(value, column.data_type, column.typmod.0, Coercion::Assignment, expr.span())
@@ -314,15 +372,21 @@ impl Binder<'_> {
         if fits {
             return Ok(());
         }
-        let message =
-            format!("column \"{}\" is of type {} but expression is of type {from}", column.name, column.data_type);
+        let message = format!(
+            "column \"{}\" is of type {} but expression is of type {from}",
+            column.name, column.data_type
+        );
         let error = Error::new(Code::DatatypeMismatch, message)
             .with_hint("You will need to rewrite or cast the expression.");
         Err(self.at(error, span))
     }
 
     /// Ids for a whole row of a table, and the relation that names them.
-    pub(super) fn row_relation(&mut self, table: &Arc<Table>, alias: Option<String>) -> (Vec<usize>, Relation) {
+    pub(super) fn row_relation(
+        &mut self,
+        table: &Arc<Table>,
+        alias: Option<String>,
+    ) -> (Vec<usize>, Relation) {
         let mut ids = Vec::new();
         let mut columns = Vec::new();
         for column in &table.columns {
@@ -368,7 +432,10 @@ impl Binder<'_> {
         let mut scope = Scope::default();
         scope.add(existing)?;
         let excluded = table.columns.iter().zip(row).filter(|(column, _)| !column.dropped && !column.hidden);
-        let excluded = plain_relation("excluded".to_owned(), excluded.map(|(column, id)| (column.name.clone(), *id)).collect());
+        let excluded = plain_relation(
+            "excluded".to_owned(),
+            excluded.map(|(column, id)| (column.name.clone(), *id)).collect(),
+        );
         scope.add(excluded)?;
         let ast::DoUpdate { assignments, selection } = update;
         let (assignments, extra) = self.assignments(table, assignments, &scope)?;
@@ -385,14 +452,20 @@ impl Binder<'_> {
         Ok((indexes, Some((assignments, condition))))
     }
 
-    fn conflict_indexes(&self, table: &Table, target: Option<&ast::ConflictTarget>, span: Span) -> Result<Vec<IndexId>> {
+    fn conflict_indexes(
+        &self,
+        table: &Table,
+        target: Option<&ast::ConflictTarget>,
+        span: Span,
+    ) -> Result<Vec<IndexId>> {
         match target {
             None => Ok(Vec::new()),
             Some(ast::ConflictTarget::OnConstraint(name)) => {
                 let name = path_of(name)?.pop().unwrap_or_default();
                 let found = table.indexes.iter().find(|index| index.name == name && index.constraint);
                 found.map(|index| vec![index.id]).ok_or_else(|| {
-                    let message = format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
+                    let message =
+                        format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
                     self.error(Code::UndefinedObject, message, span)
                 })
             }
@@ -410,7 +483,8 @@ impl Binder<'_> {
                 };
                 let found: Vec<IndexId> = table.indexes.iter().filter(covers).map(|index| index.id).collect();
                 if found.is_empty() {
-                    let message = "there is no unique or exclusion constraint matching the ON CONFLICT specification";
+                    let message =
+                        "there is no unique or exclusion constraint matching the ON CONFLICT specification";
                     return Err(self.error(Code::InvalidColumnReference, message, span));
                 }
                 Ok(found)
@@ -437,7 +511,8 @@ impl Binder<'_> {
                     self.assign(&mut assigned, &column, value, span_of(name))?;
                 }
                 ast::AssignmentTarget::Tuple(names) => {
-                    let columns: Vec<Column> = names.iter().map(|name| self.assigned_column(table, name)).collect::<Result<_>>()?;
+                    let columns: Vec<Column> =
+                        names.iter().map(|name| self.assigned_column(table, name)).collect::<Result<_>>()?;
                     match strip(value) {
                         ast::Expr::Tuple(values) if values.len() == columns.len() => {
                             for (value, column) in values.iter().zip(&columns) {
@@ -451,7 +526,8 @@ impl Binder<'_> {
                                 let message = "number of columns does not match number of values";
                                 return Err(self.error(Code::SyntaxError, message, value.span()));
                             }
-                            let types: Vec<(Type, i32)> = columns.iter().map(|column| (column.data_type, column.typmod.0)).collect();
+                            let types: Vec<(Type, i32)> =
+                                columns.iter().map(|column| (column.data_type, column.typmod.0)).collect();
                             self.coerce_outputs(&mut bound, &types, Coercion::Assignment, value.span())?;
                             for ((_, id), column) in bound.outputs.iter().zip(&columns) {
                                 let read = self.columns.read(*id);
@@ -469,8 +545,7 @@ impl Binder<'_> {
                             self.assign(&mut assigned, &columns[0], bound, value.span())?;
                         }
                         _ => {
-                            let message =
-                                "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
+                            let message = "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression";
                             return Err(self.error(Code::FeatureNotSupported, message, value.span()));
                         }
                     }
@@ -504,7 +579,9 @@ impl Binder<'_> {
             return self.default_of(column);
         }
         let fault = match &column.default {
-            Some(ColumnDefault::Generated(_)) => Some(format!("Column \"{}\" is a generated column.", column.name)),
+            Some(ColumnDefault::Generated(_)) => {
+                Some(format!("Column \"{}\" is a generated column.", column.name))
+            }
             Some(ColumnDefault::Identity { always: true, .. }) => {
                 Some(format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", column.name))
             }
@@ -517,7 +594,13 @@ impl Binder<'_> {
         self.assignable(value, column, frame)
     }
 
-    fn assign(&self, assigned: &mut Vec<(ColumnNumber, Expr)>, column: &Column, value: Expr, span: Span) -> Result<()> {
+    fn assign(
+        &self,
+        assigned: &mut Vec<(ColumnNumber, Expr)>,
+        column: &Column,
+        value: Expr,
+        span: Span,
+    ) -> Result<()> {
         if assigned.iter().any(|(number, _)| *number == column.number) {
             let message = format!("multiple assignments to same column \"{}\"", column.name);
             return Err(self.error(Code::SyntaxError, message, span));
@@ -545,14 +628,20 @@ impl Binder<'_> {
             limit,
             settings,
         } = update;
-        refuse(on_cluster.is_some() || output.is_some() || or.is_some() || settings.is_some(), "this form of UPDATE")?;
+        refuse(
+            on_cluster.is_some() || output.is_some() || or.is_some() || settings.is_some(),
+            "this form of UPDATE",
+        )?;
         refuse(!order_by.is_empty() || limit.is_some(), "ORDER BY or LIMIT in UPDATE")?;
         refuse(!table.joins.is_empty(), "JOIN in the target of UPDATE")?;
         self.writes = true;
-        let (target, relation, table, scan) = self.write_target(&table.relation, "update", Privilege::Update)?;
+        let (target, relation, table, scan) =
+            self.write_target(&table.relation, "update", Privilege::Update)?;
         let tables = match from {
             None => &[][..],
-            Some(ast::UpdateTableFromKind::AfterSet(tables) | ast::UpdateTableFromKind::BeforeSet(tables)) => tables,
+            Some(
+                ast::UpdateTableFromKind::AfterSet(tables) | ast::UpdateTableFromKind::BeforeSet(tables),
+            ) => tables,
         };
         let alias = relation.alias.clone();
         let (mut source, scope) = self.source(scan, relation, tables)?;
@@ -602,7 +691,10 @@ impl Binder<'_> {
             limit,
             settings,
         } = delete;
-        refuse(!tables.is_empty() || on_cluster.is_some() || output.is_some() || settings.is_some(), "this form of DELETE")?;
+        refuse(
+            !tables.is_empty() || on_cluster.is_some() || output.is_some() || settings.is_some(),
+            "this form of DELETE",
+        )?;
         refuse(!order_by.is_empty() || limit.is_some(), "ORDER BY or LIMIT in DELETE")?;
         let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = from;
         let [item] = &from[..] else {
@@ -610,7 +702,8 @@ impl Binder<'_> {
         };
         refuse(!item.joins.is_empty(), "JOIN in the target of DELETE")?;
         self.writes = true;
-        let (target, relation, table, scan) = self.write_target(&item.relation, "delete from", Privilege::Delete)?;
+        let (target, relation, table, scan) =
+            self.write_target(&item.relation, "delete from", Privilege::Delete)?;
         let (mut source, scope) = self.source(scan, relation, using.as_deref().unwrap_or_default())?;
         let condition = self.write_condition(selection.as_ref(), &scope)?;
         if let Some(condition) = condition.clone() {
@@ -655,7 +748,11 @@ impl Binder<'_> {
         };
         let mut old = Vec::new();
         for column in &table.columns {
-            let found = relation.scan.iter().find(|(_, at)| *at == ScanColumn::Column(column.number)).map(|(id, _)| *id);
+            let found = relation
+                .scan
+                .iter()
+                .find(|(_, at)| *at == ScanColumn::Column(column.number))
+                .map(|(id, _)| *id);
             old.push(match found {
                 Some(id) => id,
                 None => self.columns.add("", column.data_type, column.typmod.0),
@@ -665,7 +762,12 @@ impl Binder<'_> {
     }
 
     /// The target joined with FROM or USING.
-    fn source(&mut self, scan: Logical, relation: Relation, tables: &[ast::TableWithJoins]) -> Result<(Logical, Scope<'static>)> {
+    fn source(
+        &mut self,
+        scan: Logical,
+        relation: Relation,
+        tables: &[ast::TableWithJoins],
+    ) -> Result<(Logical, Scope<'static>)> {
         let mut scope: Scope<'static> = Scope::default();
         scope.add(relation)?;
         if tables.is_empty() {
@@ -673,7 +775,10 @@ impl Binder<'_> {
         }
         let (plan, more) = {
             let (plan, more) = self.bind_from(tables, None)?;
-            (plan, Scope { relations: more.relations, flat: more.flat, parent: None, unreachable: Vec::new() })
+            (
+                plan,
+                Scope { relations: more.relations, flat: more.flat, parent: None, unreachable: Vec::new() },
+            )
         };
         scope.join(more)?;
         Ok((join(JoinKind::Inner, scan, plan, None), scope))
@@ -691,7 +796,12 @@ impl Binder<'_> {
     }
 
     /// RETURNING.
-    fn returning(&mut self, list: Option<&[ast::SelectItem]>, table: &Table, scope: &Scope<'_>) -> Result<(Returning, Vec<(String, usize)>)> {
+    fn returning(
+        &mut self,
+        list: Option<&[ast::SelectItem]>,
+        table: &Table,
+        scope: &Scope<'_>,
+    ) -> Result<(Returning, Vec<(String, usize)>)> {
         let Some(list) = list else { return Ok((None, Vec::new())) };
         let mut items = Vec::new();
         let mut outputs = Vec::new();
@@ -717,7 +827,10 @@ impl Binder<'_> {
                         self.returned_column(name, *column, &mut items, &mut outputs);
                     }
                 }
-                ast::SelectItem::QualifiedWildcard(ast::SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                ast::SelectItem::QualifiedWildcard(
+                    ast::SelectItemQualifiedWildcardKind::ObjectName(name),
+                    options,
+                ) => {
                     select::check_wildcard(options)?;
                     let path = path_of(name)?;
                     let relation = path.last().map_or("", String::as_str);
@@ -738,7 +851,13 @@ impl Binder<'_> {
         Ok((Some(items), outputs))
     }
 
-    fn returned_column(&mut self, name: &str, column: usize, items: &mut Vec<(usize, Expr)>, outputs: &mut Vec<(String, usize)>) {
+    fn returned_column(
+        &mut self,
+        name: &str,
+        column: usize,
+        items: &mut Vec<(usize, Expr)>,
+        outputs: &mut Vec<(String, usize)>,
+    ) {
         let read = self.columns.read(column);
         let id = self.columns.add(name, read.ty, read.typmod);
         self.columns.get_mut(id).origin = self.columns.get(column).origin;
@@ -760,8 +879,10 @@ fn returning_scope(scope: Scope<'static>, new: Relation) -> Scope<'static> {
 
 /// Leaves out the values of identity columns (`OVERRIDING USER VALUE`).
 fn drop_identity(columns: &mut Vec<Column>, values: &mut Vec<Expr>) {
-    let keep: Vec<bool> =
-        columns.iter().map(|column| !matches!(column.default, Some(ColumnDefault::Identity { .. }))).collect();
+    let keep: Vec<bool> = columns
+        .iter()
+        .map(|column| !matches!(column.default, Some(ColumnDefault::Identity { .. })))
+        .collect();
     let mut at = keep.iter();
     columns.retain(|_| *at.next().unwrap_or(&true));
     let mut at = keep.iter();

@@ -28,7 +28,13 @@ fn bad(message: impl Into<String>) -> Error {
 }
 
 impl State {
-    pub(super) fn next(&mut self, input: &[u8], columns: usize, finished: bool, fields: &mut Fields) -> Result<Next> {
+    pub(super) fn next(
+        &mut self,
+        input: &[u8],
+        columns: usize,
+        finished: bool,
+        fields: &mut Fields,
+    ) -> Result<Next> {
         if !self.header_read {
             return self.header(input, finished);
         }
@@ -76,8 +82,13 @@ impl State {
         if input[..known] != SIGNATURE[..known] || (finished && known < SIGNATURE.len()) {
             return Err(bad("COPY file signature not recognized"));
         }
-        let Some((flags, rest)) = input.get(SIGNATURE.len()..).and_then(|rest| rest.split_first_chunk::<4>()) else {
-            return if finished { Err(bad("invalid COPY file header (missing flags)")) } else { Ok(Next::More) };
+        let Some((flags, rest)) = input.get(SIGNATURE.len()..).and_then(|rest| rest.split_first_chunk::<4>())
+        else {
+            return if finished {
+                Err(bad("invalid COPY file header (missing flags)"))
+            } else {
+                Ok(Next::More)
+            };
         };
         let flags = u32::from_be_bytes(*flags);
         if flags & HAS_OIDS != 0 {
@@ -87,13 +98,21 @@ impl State {
             return Err(bad("unrecognized critical flags in COPY file header"));
         }
         let Some((length, rest)) = rest.split_first_chunk::<4>() else {
-            return if finished { Err(bad("invalid COPY file header (missing length)")) } else { Ok(Next::More) };
+            return if finished {
+                Err(bad("invalid COPY file header (missing length)"))
+            } else {
+                Ok(Next::More)
+            };
         };
         let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
             return Err(bad("invalid COPY file header (missing length)"));
         };
         if rest.len() < length {
-            return if finished { Err(bad("invalid COPY file header (wrong length)")) } else { Ok(Next::More) };
+            return if finished {
+                Err(bad("invalid COPY file header (wrong length)"))
+            } else {
+                Ok(Next::More)
+            };
         }
         self.header_read = true;
         Ok(Next::Header(SIGNATURE.len() + 8 + length))

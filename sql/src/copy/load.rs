@@ -66,7 +66,12 @@ struct Held {
 
 impl CopyFrom {
     /// Reads rows of these columns of a table.
-    pub fn new(table: &Arc<Table>, columns: &[ColumnNumber], options: &Options, runtime: &Runtime) -> Result<Self> {
+    pub fn new(
+        table: &Arc<Table>,
+        columns: &[ColumnNumber],
+        options: &Options,
+        runtime: &Runtime,
+    ) -> Result<Self> {
         let mut targets = Vec::with_capacity(columns.len());
         for number in columns {
             let column = table.column(*number);
@@ -229,7 +234,10 @@ impl CopyFrom {
     async fn name_line(&mut self, error: Error, rows: &Batch, held: &Held) -> Error {
         let data_fault = matches!(
             error.code(),
-            Code::NotNullViolation | Code::CheckViolation | Code::UniqueViolation | Code::ProgramLimitExceeded
+            Code::NotNullViolation
+                | Code::CheckViolation
+                | Code::UniqueViolation
+                | Code::ProgramLimitExceeded
         );
         if !data_fault {
             return error;
@@ -256,8 +264,12 @@ impl CopyFrom {
     }
 
     fn at_column(&self, error: Error, index: usize) -> Error {
-        let place =
-            format!("COPY {}, line {}, column {}", self.table.name, self.splitter.line(), self.targets[index].name);
+        let place = format!(
+            "COPY {}, line {}, column {}",
+            self.table.name,
+            self.splitter.line(),
+            self.targets[index].name
+        );
         match self.fields.get(index) {
             Some(field) if self.options.format != Format::Binary => {
                 error.with_context(format!("{place}: \"{}\"", shown(field)))

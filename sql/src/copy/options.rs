@@ -153,7 +153,9 @@ fn truth(name: &str, value: &OptionValue) -> Result<bool> {
             "false" | "off" | "0" => Ok(false),
             _ => Err(syntax(format!("{name} requires a Boolean value"))),
         },
-        OptionValue::Columns(_) | OptionValue::Star => Err(syntax(format!("{name} requires a Boolean value"))),
+        OptionValue::Columns(_) | OptionValue::Star => {
+            Err(syntax(format!("{name} requires a Boolean value")))
+        }
     }
 }
 
@@ -236,7 +238,8 @@ impl Given {
         if self.freeze == Some(true) && !from {
             return Err(unsupported("COPY freeze only available using COPY FROM"));
         }
-        let delimiter = one_byte("delimiter", self.delimiter.as_deref().unwrap_or(if csv { "," } else { "\t" }))?;
+        let delimiter =
+            one_byte("delimiter", self.delimiter.as_deref().unwrap_or(if csv { "," } else { "\t" }))?;
         if matches!(delimiter, b'\r' | b'\n') {
             return Err(invalid("COPY delimiter cannot be newline or carriage return"));
         }

@@ -249,7 +249,11 @@ impl Splitter {
 
     fn next_binary(&mut self, fields: &mut Fields) -> Result<bool> {
         let input = &self.pending[self.given..];
-        match self.binary.next(input, self.columns.len(), self.finished, fields).inspect_err(|_| self.line += 1)? {
+        match self
+            .binary
+            .next(input, self.columns.len(), self.finished, fields)
+            .inspect_err(|_| self.line += 1)?
+        {
             binary::Next::Row(bytes) => {
                 self.line += 1;
                 self.given += bytes;

@@ -97,7 +97,12 @@ fn a_header_is_left_out_or_compared() {
 fn options_are_checked_as_postgresql_checks_them() {
     let word = |name: &str, value: &str| (name.to_owned(), OptionValue::Word(value.to_owned()));
     for (written, from, code, message) in [
-        (vec![word("format", "xml")], true, Code::InvalidParameterValue, "COPY format \"xml\" not recognized"),
+        (
+            vec![word("format", "xml")],
+            true,
+            Code::InvalidParameterValue,
+            "COPY format \"xml\" not recognized",
+        ),
         (vec![word("quote", "x")], true, Code::FeatureNotSupported, "COPY quote available only in CSV mode"),
         (
             vec![word("format", "csv"), word("delimiter", "ab")],

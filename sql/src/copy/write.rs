@@ -47,8 +47,12 @@ impl CopyTo {
                         out.push(self.options.delimiter);
                     }
                     match self.options.format {
-                        Format::Csv => write_csv(column.as_bytes(), &self.options, false, self.columns.len() == 1, out),
-                        Format::Text | Format::Binary => write_text(column.as_bytes(), self.options.delimiter, out),
+                        Format::Csv => {
+                            write_csv(column.as_bytes(), &self.options, false, self.columns.len() == 1, out)
+                        }
+                        Format::Text | Format::Binary => {
+                            write_text(column.as_bytes(), self.options.delimiter, out)
+                        }
                     }
                 }
                 out.push(b'\n');
@@ -132,7 +136,8 @@ fn write_text(cell: &[u8], delimiter: u8, out: &mut Vec<u8>) {
 }
 
 fn write_csv(cell: &[u8], options: &Options, force: bool, only_column: bool, out: &mut Vec<u8>) {
-    let special = |byte: &u8| *byte == options.delimiter || *byte == options.quote || matches!(byte, b'\n' | b'\r');
+    let special =
+        |byte: &u8| *byte == options.delimiter || *byte == options.quote || matches!(byte, b'\n' | b'\r');
     // A lone `\.` would end the data.
     let quoted = force
         || cell == options.null.as_bytes()

@@ -19,7 +19,17 @@ use crate::{
 
 impl Session {
     pub(super) async fn drop_objects(&mut self, statement: &ast::Statement) -> Result<String> {
-        let ast::Statement::Drop { object_type, if_exists, names, cascade, restrict: _, purge, temporary, table } = statement else {
+        let ast::Statement::Drop {
+            object_type,
+            if_exists,
+            names,
+            cascade,
+            restrict: _,
+            purge,
+            temporary,
+            table,
+        } = statement
+        else {
             return Err(Error::internal("no DROP"));
         };
         if *purge || *temporary || table.is_some() {
@@ -55,7 +65,13 @@ impl Session {
         Err(Error::new(code, format!("{kind} \"{name}\" does not exist")))
     }
 
-    async fn drop_relation(&mut self, word: &str, path: &[String], if_exists: bool, cascade: bool) -> Result<()> {
+    async fn drop_relation(
+        &mut self,
+        word: &str,
+        path: &[String],
+        if_exists: bool,
+        cascade: bool,
+    ) -> Result<()> {
         let names = self.current_names();
         let name = last(path);
         let kind = word.to_lowercase();
@@ -80,8 +96,13 @@ impl Session {
                 {
                     let uses = matches!(&table.column(number).default, Some(ColumnDefault::Identity { sequence: at, .. }) if *at == sequence.id);
                     if uses && !cascade {
-                        let message = format!("cannot drop sequence {name} because other objects depend on it");
-                        let detail = format!("default value for column {} of table {} depends on sequence {name}", table.column(number).name, table.name);
+                        let message =
+                            format!("cannot drop sequence {name} because other objects depend on it");
+                        let detail = format!(
+                            "default value for column {} of table {} depends on sequence {name}",
+                            table.column(number).name,
+                            table.name
+                        );
                         return Err(depends(message, detail));
                     }
                     if uses {
@@ -102,28 +123,43 @@ impl Session {
                     }
                     let Some(first) = touched.first() else { continue };
                     if !cascade {
-                        let message = format!("cannot drop sequence {name} because other objects depend on it");
-                        let detail = format!("default value for column {first} of table {} depends on sequence {name}", table.name);
+                        let message =
+                            format!("cannot drop sequence {name} because other objects depend on it");
+                        let detail = format!(
+                            "default value for column {first} of table {} depends on sequence {name}",
+                            table.name
+                        );
                         return Err(depends(message, detail));
                     }
-                    dropping.cascaded.push(format!("default value for column {first} of table {}", table.name));
+                    dropping
+                        .cascaded
+                        .push(format!("default value for column {first} of table {}", table.name));
                     dropping.alter(table, after);
                 }
                 dropping.change.drop.push(ObjectId::Sequence(sequence.id));
             }
             ("INDEX", Found::Index(table, id)) => {
                 self.need_owner(&names.catalog, table.owner, "index", &name)?;
-                let index = table.find_index(*id).ok_or_else(|| Error::internal("an index without a descriptor"))?;
+                let index =
+                    table.find_index(*id).ok_or_else(|| Error::internal("an index without a descriptor"))?;
                 if index.constraint {
-                    let message = format!("cannot drop index {name} because constraint {name} on table {} requires it", table.name);
-                    return Err(Error::new(Code::DependentObjectsStillExist, message)
-                        .with_hint(format!("You can drop constraint {name} on table {} instead.", table.name)));
+                    let message = format!(
+                        "cannot drop index {name} because constraint {name} on table {} requires it",
+                        table.name
+                    );
+                    return Err(Error::new(Code::DependentObjectsStillExist, message).with_hint(format!(
+                        "You can drop constraint {name} on table {} instead.",
+                        table.name
+                    )));
                 }
                 let mut after = (**table).clone();
-                let hidden: BTreeSet<_> = index.parts.iter().map(|part| part.column).chain(index.predicate).collect();
+                let hidden: BTreeSet<_> =
+                    index.parts.iter().map(|part| part.column).chain(index.predicate).collect();
                 after.indexes.retain(|at| at.id != *id);
                 for number in hidden {
-                    let used = after.indexes.iter().any(|at| at.predicate == Some(number) || at.parts.iter().any(|part| part.column == number));
+                    let used = after.indexes.iter().any(|at| {
+                        at.predicate == Some(number) || at.parts.iter().any(|part| part.column == number)
+                    });
                     let column = &mut after.columns[usize::from(number.0) - 1];
                     if column.hidden && !used {
                         column.dropped = true;
@@ -144,7 +180,8 @@ impl Session {
                         return Err(Error::new(Code::InsufficientPrivilege, message));
                     }
                 };
-                return Err(Error::new(Code::WrongObjectType, message).with_hint(format!("Use DROP {is} to remove a {}.", is.to_lowercase())));
+                return Err(Error::new(Code::WrongObjectType, message)
+                    .with_hint(format!("Use DROP {is} to remove a {}.", is.to_lowercase())));
             }
         }
         self.told(&dropping);
@@ -158,7 +195,10 @@ impl Session {
             [] => {}
             [only] => self.tell(Error::new(Code::SuccessfulCompletion, format!("drop cascades to {only}"))),
             many => {
-                let error = Error::new(Code::SuccessfulCompletion, format!("drop cascades to {} other objects", many.len()));
+                let error = Error::new(
+                    Code::SuccessfulCompletion,
+                    format!("drop cascades to {} other objects", many.len()),
+                );
                 let lines: Vec<String> = many.iter().map(|what| format!("drop cascades to {what}")).collect();
                 self.tell(error.with_detail(lines.join("\n")));
             }
@@ -174,7 +214,11 @@ impl Session {
         self.need_owner(&catalog, schema.owner, "schema", &name)?;
         let tables: Vec<_> = catalog.tables().filter(|table| table.schema == schema.id).cloned().collect();
         let views: Vec<_> = catalog.views().filter(|view| view.schema == schema.id).cloned().collect();
-        let sequences: Vec<_> = catalog.sequences().filter(|sequence| sequence.schema == schema.id && sequence.owned_by.is_none()).cloned().collect();
+        let sequences: Vec<_> = catalog
+            .sequences()
+            .filter(|sequence| sequence.schema == schema.id && sequence.owned_by.is_none())
+            .cloned()
+            .collect();
         if !cascade && (!tables.is_empty() || !views.is_empty() || !sequences.is_empty()) {
             let first = tables
                 .first()
@@ -206,20 +250,35 @@ impl Session {
     }
 
     pub(super) async fn truncate(&mut self, truncate: &ast::Truncate) -> Result<()> {
-        let ast::Truncate { table_names, partitions, table: _, if_exists, identity, cascade, on_cluster } = truncate;
+        let ast::Truncate { table_names, partitions, table: _, if_exists, identity, cascade, on_cluster } =
+            truncate;
         if partitions.is_some() || *if_exists || on_cluster.is_some() {
-            return Err(unsupported("this form of TRUNCATE", "TRUNCATE table, … [RESTART IDENTITY] [CASCADE] is."));
+            return Err(unsupported(
+                "this form of TRUNCATE",
+                "TRUNCATE table, … [RESTART IDENTITY] [CASCADE] is.",
+            ));
         }
         if self.is_read_only() {
-            return Err(Error::new(Code::ReadOnlySqlTransaction, "cannot execute TRUNCATE TABLE in a read-only transaction"));
+            return Err(Error::new(
+                Code::ReadOnlySqlTransaction,
+                "cannot execute TRUNCATE TABLE in a read-only transaction",
+            ));
         }
         let names = self.current_names();
         let cascade = cascade.as_ref().is_some_and(|at| matches!(at, ast::CascadeOption::Cascade));
         let mut tables: Vec<std::sync::Arc<Table>> = Vec::new();
         for target in table_names {
             let table = names.get_table(&bind::path_of(&target.name)?)?;
-            if !self.has_right(&names.catalog, model::access::Object::Table(table.id), Privilege::Truncate, Some(table.owner)) {
-                return Err(Error::new(Code::InsufficientPrivilege, format!("permission denied for table {}", table.name)));
+            if !self.has_right(
+                &names.catalog,
+                model::access::Object::Table(table.id),
+                Privilege::Truncate,
+                Some(table.owner),
+            ) {
+                return Err(Error::new(
+                    Code::InsufficientPrivilege,
+                    format!("permission denied for table {}", table.name),
+                ));
             }
             tables.push(table);
         }
@@ -227,7 +286,8 @@ impl Session {
         while at < tables.len() {
             let parent = tables[at].clone();
             for child in names.catalog.tables() {
-                let refers = child.foreign_keys.iter().any(|key| key.parent == parent.id) && child.id != parent.id;
+                let refers =
+                    child.foreign_keys.iter().any(|key| key.parent == parent.id) && child.id != parent.id;
                 if !refers || tables.iter().any(|table| table.id == child.id) {
                     continue;
                 }
@@ -236,9 +296,15 @@ impl Session {
                     let detail = format!("Table \"{}\" references \"{}\".", child.name, parent.name);
                     return Err(Error::new(Code::FeatureNotSupported, message)
                         .with_detail(detail)
-                        .with_hint(format!("Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.", child.name)));
+                        .with_hint(format!(
+                            "Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.",
+                            child.name
+                        )));
                 }
-                self.tell(Error::new(Code::SuccessfulCompletion, format!("truncate cascades to table \"{}\"", child.name)));
+                self.tell(Error::new(
+                    Code::SuccessfulCompletion,
+                    format!("truncate cascades to table \"{}\"", child.name),
+                ));
                 tables.push(child.clone());
             }
             at += 1;
@@ -248,7 +314,10 @@ impl Session {
             let partitions = if table.partition_by.is_empty() {
                 vec![PartitionId::default_of(table.database, table.schema)]
             } else if self.in_transaction_block() {
-                let message = format!("TRUNCATE of table \"{}\" with PARTITION BY cannot run inside a transaction block", table.name);
+                let message = format!(
+                    "TRUNCATE of table \"{}\" with PARTITION BY cannot run inside a transaction block",
+                    table.name
+                );
                 return Err(Error::unsupported(message, "Run it by itself."));
             } else {
                 self.dispatch().partitions(table.id).await?
@@ -258,7 +327,12 @@ impl Session {
         self.empty_tables(targets).await?;
         if matches!(identity, Some(ast::TruncateIdentityOption::Restart)) {
             for table in &tables {
-                let owned: Vec<_> = names.catalog.sequences().filter(|sequence| sequence.owned_by.is_some_and(|(at, _)| at == table.id)).map(|sequence| (sequence.id, sequence.start)).collect();
+                let owned: Vec<_> = names
+                    .catalog
+                    .sequences()
+                    .filter(|sequence| sequence.owned_by.is_some_and(|(at, _)| at == table.id))
+                    .map(|sequence| (sequence.id, sequence.start))
+                    .collect();
                 for (id, start) in owned {
                     self.restart_sequence(id, start).await?;
                 }
@@ -301,7 +375,13 @@ impl<'c> Dropping<'c> {
             let Some(first) = keys.first() else { continue };
             if !self.cascade {
                 let message = format!("cannot drop table {} because other objects depend on it", table.name);
-                return Err(depends(message, format!("constraint {} on table {} depends on table {}", first.name, child.name, table.name)));
+                return Err(depends(
+                    message,
+                    format!(
+                        "constraint {} on table {} depends on table {}",
+                        first.name, child.name, table.name
+                    ),
+                ));
             }
             for key in &keys {
                 self.cascaded.push(format!("constraint {} on table {}", key.name, child.name));
@@ -333,7 +413,12 @@ impl<'c> Dropping<'c> {
 
     /// The views that read a relation.
     pub(super) fn views_on(&mut self, id: TableId, kind: &str, name: &str) -> Result<()> {
-        let views: Vec<_> = self.catalog.views().filter(|view| view.depends_on.contains(&id) && !self.gone.contains(&view.id)).cloned().collect();
+        let views: Vec<_> = self
+            .catalog
+            .views()
+            .filter(|view| view.depends_on.contains(&id) && !self.gone.contains(&view.id))
+            .cloned()
+            .collect();
         for view in views {
             if !self.cascade {
                 let message = format!("cannot drop {kind} {name} because other objects depend on it");
@@ -356,5 +441,6 @@ pub(super) fn depends(message: String, detail: String) -> Error {
 /// Whether a default calls `nextval` of a sequence by its name.
 fn names_sequence(text: &str, sequence: &str) -> bool {
     let lower = text.to_lowercase();
-    lower.contains("nextval") && (lower.contains(&format!("'{sequence}'")) || lower.contains(&format!(".{sequence}'")))
+    lower.contains("nextval")
+        && (lower.contains(&format!("'{sequence}'")) || lower.contains(&format!(".{sequence}'")))
 }

@@ -11,7 +11,10 @@ use model::{
 };
 use sqlparser::ast;
 
-use super::{changed_table, last, table::{check_key_type, plain_column, visible}};
+use super::{
+    changed_table, last,
+    table::{check_key_type, plain_column, visible},
+};
 use crate::{
     bind::{self, Found, Names, unsupported},
     functions::Volatility,
@@ -47,7 +50,10 @@ impl Session {
             return Err(unsupported(&format!("an index of type {method}"), "Use btree."));
         }
         if *concurrently && self.in_transaction_block() {
-            return Err(Error::new(Code::ActiveSqlTransaction, "CREATE INDEX CONCURRENTLY cannot run inside a transaction block"));
+            return Err(Error::new(
+                Code::ActiveSqlTransaction,
+                "CREATE INDEX CONCURRENTLY cannot run inside a transaction block",
+            ));
         }
         let names = self.current_names();
         let table = names.get_table(&bind::path_of(table_name)?)?;
@@ -68,10 +74,14 @@ impl Session {
             }
         }
         if *unique {
-            let missing = table.partition_by.iter().find(|number| !parts.iter().any(|part| part.column == **number));
+            let missing =
+                table.partition_by.iter().find(|number| !parts.iter().any(|part| part.column == **number));
             if missing.is_some() {
                 return Err(Error::unsupported(
-                    format!("unique constraint on partitioned table \"{}\" must include all partitioning columns", table.name),
+                    format!(
+                        "unique constraint on partitioned table \"{}\" must include all partitioning columns",
+                        table.name
+                    ),
                     "Add the partition columns to the key.",
                 ));
             }
@@ -87,7 +97,8 @@ impl Session {
             None => (None, None),
             Some(predicate) => {
                 let text = predicate.to_string();
-                let number = self.hidden_column(&names, &mut after, &text, Some(Type::Bool), "index predicate")?;
+                let number =
+                    self.hidden_column(&names, &mut after, &text, Some(Type::Bool), "index predicate")?;
                 (Some(number), Some(text))
             }
         };
@@ -133,18 +144,27 @@ impl Session {
         }
         if let ast::Expr::Identifier(ident) = inner {
             let name = bind::fold(ident);
-            let column = table
-                .find_column(&name)
-                .ok_or_else(|| Error::new(Code::UndefinedColumn, format!("column \"{name}\" does not exist")))?;
+            let column = table.find_column(&name).ok_or_else(|| {
+                Error::new(Code::UndefinedColumn, format!("column \"{name}\" does not exist"))
+            })?;
             check_key_type(column.data_type)?;
             return Ok(column.number);
         }
         self.hidden_column(names, table, &inner.to_string(), None, "index expression")
     }
 
-    fn hidden_column(&mut self, names: &Names, table: &mut Table, text: &str, to: Option<Type>, what: &'static str) -> Result<ColumnNumber> {
+    fn hidden_column(
+        &mut self,
+        names: &Names,
+        table: &mut Table,
+        text: &str,
+        to: Option<Type>,
+        what: &'static str,
+    ) -> Result<ColumnNumber> {
         let known = table.columns.iter().find(|column| {
-            column.hidden && !column.dropped && matches!(&column.default, Some(ColumnDefault::Generated(at)) if at == text)
+            column.hidden
+                && !column.dropped
+                && matches!(&column.default, Some(ColumnDefault::Generated(at)) if at == text)
         });
         if let Some(column) = known {
             return Ok(column.number);
@@ -161,7 +181,8 @@ impl Session {
             return Err(Error::new(Code::InvalidObjectDefinition, message));
         }
         check_key_type(bound.ty)?;
-        let number = u16::try_from(table.columns.len() + 1).map_err(|_| Error::new(Code::TooManyColumns, "too many columns"))?;
+        let number = u16::try_from(table.columns.len() + 1)
+            .map_err(|_| Error::new(Code::TooManyColumns, "too many columns"))?;
         let mut column = plain_column(format!("\u{1}expr{number}"), bound.ty, Typmod(bound.typmod));
         column.number = ColumnNumber(number);
         column.hidden = true;
@@ -181,9 +202,17 @@ impl Session {
         columns_only.version = before.version + 1;
         // Writing a row computes its hidden columns.
         if let Some(first) = before.visible_columns().find(|column| {
-            !before.partition_by.contains(&column.number) && !matches!(column.default, Some(ColumnDefault::Generated(_) | ColumnDefault::Identity { .. }))
+            !before.partition_by.contains(&column.number)
+                && !matches!(
+                    column.default,
+                    Some(ColumnDefault::Generated(_) | ColumnDefault::Identity { .. })
+                )
         }) {
-            let schema = self.current_catalog().schema(before.schema).map(|schema| schema.name.clone()).unwrap_or_default();
+            let schema = self
+                .current_catalog()
+                .schema(before.schema)
+                .map(|schema| schema.name.clone())
+                .unwrap_or_default();
             let quote = super::table::quote;
             let column = quote(&first.name);
             let text = format!("UPDATE {}.{} SET {column} = {column}", quote(&schema), quote(&before.name));
@@ -194,7 +223,11 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn alter_index(&mut self, name: &ast::ObjectName, operation: &ast::AlterIndexOperation) -> Result<()> {
+    pub(super) async fn alter_index(
+        &mut self,
+        name: &ast::ObjectName,
+        operation: &ast::AlterIndexOperation,
+    ) -> Result<()> {
         let ast::AlterIndexOperation::RenameIndex { index_name } = operation;
         let names = self.current_names();
         let path = bind::path_of(name)?;

@@ -26,7 +26,8 @@ const SAMPLE_PARTITIONS_MAX: usize = 16;
 impl Session {
     /// Whether a table has rows, in any partition.
     pub(super) async fn has_rows(&mut self, table: &Table) -> Result<bool> {
-        let schema = self.current_catalog().schema(table.schema).map(|schema| schema.name.clone()).unwrap_or_default();
+        let schema =
+            self.current_catalog().schema(table.schema).map(|schema| schema.name.clone()).unwrap_or_default();
         let quote = super::table::quote;
         let text = format!("SELECT 1 FROM {}.{} LIMIT 1", quote(&schema), quote(&table.name));
         Ok(self.run_alone(&text, &Cancel::new()).await? > 0)
@@ -87,12 +88,15 @@ impl Session {
                 };
                 let page = dispatch.scan(scan).await?;
                 for stored in &page.rows {
-                    let view = RowView::new(&stored.row).map_err(|error| Error::internal(error.to_string()))?;
+                    let view =
+                        RowView::new(&stored.row).map_err(|error| Error::internal(error.to_string()))?;
                     for (place, (column, sample)) in table.columns.iter().zip(&mut samples).enumerate() {
                         if column.dropped {
                             continue;
                         }
-                        let value = view.column(place, column.data_type).map_err(|error| Error::internal(error.to_string()))?;
+                        let value = view
+                            .column(place, column.data_type)
+                            .map_err(|error| Error::internal(error.to_string()))?;
                         sample.add(value.unwrap_or_else(|| column.missing.clone().unwrap_or(Value::Null)));
                     }
                 }
@@ -105,22 +109,34 @@ impl Session {
             seen += read;
         }
         let columns = table.columns.iter().zip(samples).filter(|(column, _)| !column.dropped);
-        let columns = columns.map(|(column, sample)| (column.number, sample.finish(seen as f64, rows as f64))).collect();
+        let columns = columns
+            .map(|(column, sample)| (column.number, sample.finish(seen as f64, rows as f64)))
+            .collect();
         self.keep_statistics(table.id, TableStatistics { rows: rows as f64, columns });
         Ok(())
     }
 
     /// LOCK TABLE: strong modes take the table's lock; weak ones, which only keep DDL away, take nothing.
-    pub(crate) async fn lock_tables(&mut self, paths: &[Vec<String>], mode: &str, nowait: bool) -> Result<()> {
+    pub(crate) async fn lock_tables(
+        &mut self,
+        paths: &[Vec<String>],
+        mode: &str,
+        nowait: bool,
+    ) -> Result<()> {
         if !self.in_transaction_block() {
-            return Err(Error::new(Code::NoActiveSqlTransaction, "LOCK TABLE can only be used in transaction blocks"));
+            return Err(Error::new(
+                Code::NoActiveSqlTransaction,
+                "LOCK TABLE can only be used in transaction blocks",
+            ));
         }
         let names = self.current_names();
         let lock = match mode {
             "access share" | "row share" | "row exclusive" => None,
             "share update exclusive" | "share" | "share row exclusive" => Some(LockMode::Share),
             "exclusive" | "access exclusive" => Some(LockMode::Update),
-            other => return Err(Error::new(Code::SyntaxError, format!("syntax error at or near \"{other}\""))),
+            other => {
+                return Err(Error::new(Code::SyntaxError, format!("syntax error at or near \"{other}\"")));
+            }
         };
         for path in paths {
             let table = names.get_table(path)?;
@@ -131,11 +147,17 @@ impl Session {
                 Some(table.owner),
             );
             if !may {
-                return Err(Error::new(Code::InsufficientPrivilege, format!("permission denied for table {}", table.name)));
+                return Err(Error::new(
+                    Code::InsufficientPrivilege,
+                    format!("permission denied for table {}", table.name),
+                ));
             }
             let Some(lock) = lock else { continue };
             if !table.partition_by.is_empty() {
-                return Err(Error::unsupported("a table with PARTITION BY cannot be locked whole", "Lock its rows with FOR UPDATE."));
+                return Err(Error::unsupported(
+                    "a table with PARTITION BY cannot be locked whole",
+                    "Lock its rows with FOR UPDATE.",
+                ));
             }
             let partition = PartitionId::default_of(table.database, table.schema);
             let wait = nowait.then_some(Wait::Never);
@@ -147,7 +169,8 @@ impl Session {
 
     /// Empties tables in partitions, as one change of each partition.
     pub(super) async fn empty_tables(&mut self, targets: Vec<(PartitionId, TableId)>) -> Result<()> {
-        let mut groups: std::collections::BTreeMap<PartitionId, Vec<TableId>> = std::collections::BTreeMap::new();
+        let mut groups: std::collections::BTreeMap<PartitionId, Vec<TableId>> =
+            std::collections::BTreeMap::new();
         for (partition, table) in targets {
             groups.entry(partition).or_default().push(table);
         }
@@ -191,13 +214,9 @@ impl Sample {
     fn finish(self, seen: f64, rows: f64) -> ColumnStatistics {
         let distinct = self.seen.len() as f64;
         // Mostly different in the sample: taken to go on like that.
-        let scaled = if seen > 0.0 && distinct > seen * 0.1 { distinct * (rows / seen).max(1.0) } else { distinct };
+        let scaled =
+            if seen > 0.0 && distinct > seen * 0.1 { distinct * (rows / seen).max(1.0) } else { distinct };
         let nulls = if self.count > 0 { self.nulls as f64 / self.count as f64 } else { 0.0 };
-        ColumnStatistics {
-            distinct: scaled.min(rows).max(1.0),
-            nulls,
-            min: self.min,
-            max: self.max,
-        }
+        ColumnStatistics { distinct: scaled.min(rows).max(1.0), nulls, min: self.min, max: self.max }
     }
 }

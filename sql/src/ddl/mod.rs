@@ -38,21 +38,45 @@ mod view;
 
 impl Session {
     /// Runs a statement of DDL; answers its tag.
-    pub(crate) async fn definition(&mut self, statement: &ast::Statement, text: &str, cancel: &Cancel) -> Result<String> {
+    pub(crate) async fn definition(
+        &mut self,
+        statement: &ast::Statement,
+        text: &str,
+        cancel: &Cancel,
+    ) -> Result<String> {
         if !matches!(statement, ast::Statement::Truncate(_)) {
             self.check_may_define()?;
         }
         let tag = match statement {
             ast::Statement::CreateTable(create) => {
-                if create.columns.is_empty() && create.query.is_none() && create.like.is_none() && !text.contains('(') {
+                if create.columns.is_empty()
+                    && create.query.is_none()
+                    && create.like.is_none()
+                    && !text.contains('(')
+                {
                     return Err(Error::new(Code::SyntaxError, "syntax error at end of input"));
                 }
                 return self.create_table(create, cancel).await;
             }
-            ast::Statement::CreateSchema { schema_name, or_replace, if_not_exists, with, options, default_collate_spec, clone } => {
-                let plain = !or_replace && with.is_none() && options.is_none() && default_collate_spec.is_none() && clone.is_none();
+            ast::Statement::CreateSchema {
+                schema_name,
+                or_replace,
+                if_not_exists,
+                with,
+                options,
+                default_collate_spec,
+                clone,
+            } => {
+                let plain = !or_replace
+                    && with.is_none()
+                    && options.is_none()
+                    && default_collate_spec.is_none()
+                    && clone.is_none();
                 if !plain {
-                    return Err(unsupported("this form of CREATE SCHEMA", "CREATE SCHEMA name [AUTHORIZATION role] is."));
+                    return Err(unsupported(
+                        "this form of CREATE SCHEMA",
+                        "CREATE SCHEMA name [AUTHORIZATION role] is.",
+                    ));
                 }
                 self.create_schema(schema_name, *if_not_exists).await?;
                 "CREATE SCHEMA"
@@ -87,8 +111,12 @@ impl Session {
                 "COMMENT"
             }
             other => {
-                let words: Vec<String> = other.to_string().split_whitespace().take(2).map(str::to_uppercase).collect();
-                return Err(unsupported(&words.join(" "), "See the list of supported statements in the documentation."));
+                let words: Vec<String> =
+                    other.to_string().split_whitespace().take(2).map(str::to_uppercase).collect();
+                return Err(unsupported(
+                    &words.join(" "),
+                    "See the list of supported statements in the documentation.",
+                ));
             }
         };
         Ok(tag.to_owned())
@@ -149,7 +177,10 @@ impl Session {
 
     fn check_may_define(&self) -> Result<()> {
         if self.is_read_only() {
-            return Err(Error::new(Code::ReadOnlySqlTransaction, "cannot execute DDL in a read-only transaction"));
+            return Err(Error::new(
+                Code::ReadOnlySqlTransaction,
+                "cannot execute DDL in a read-only transaction",
+            ));
         }
         Ok(())
     }
@@ -172,7 +203,8 @@ impl Session {
         for object in &change.put {
             let Object::Table(table) = object else { continue };
             let Some(table) = after.table(table.id) else { continue };
-            let building: Vec<_> = table.indexes.iter().filter(|index| index.state == IndexState::Building).cloned().collect();
+            let building: Vec<_> =
+                table.indexes.iter().filter(|index| index.state == IndexState::Building).cloned().collect();
             for index in building {
                 if let Err(error) = self.dispatch().build_index(table.id, index.id).await {
                     let error = if error.code() == Code::UniqueViolation {
@@ -212,15 +244,19 @@ impl Session {
             [schema, name] => {
                 if schema == "pg_catalog" || schema == "information_schema" {
                     let message = format!("permission denied to create \"{}\"", path.join("."));
-                    return Err(Error::new(Code::InsufficientPrivilege, message).with_detail("System catalog modifications are currently disallowed."));
+                    return Err(Error::new(Code::InsufficientPrivilege, message)
+                        .with_detail("System catalog modifications are currently disallowed."));
                 }
                 (names.get_schema(schema)?, name.clone())
             }
-            [database, schema, name] if names.catalog.database(names.database).is_some_and(|at| at.name == *database) => {
+            [database, schema, name]
+                if names.catalog.database(names.database).is_some_and(|at| at.name == *database) =>
+            {
                 (names.get_schema(schema)?, name.clone())
             }
             _ => {
-                let message = format!("cross-database references are not implemented: \"{}\"", path.join("."));
+                let message =
+                    format!("cross-database references are not implemented: \"{}\"", path.join("."));
                 return Err(Error::new(Code::FeatureNotSupported, message));
             }
         };
@@ -251,13 +287,18 @@ impl Session {
         let (name, owner) = match name {
             ast::SchemaName::Simple(name) => (last(&bind::path_of(name)?), None),
             ast::SchemaName::UnnamedAuthorization(role) => (bind::fold(role), Some(bind::fold(role))),
-            ast::SchemaName::NamedAuthorization(name, role) => (last(&bind::path_of(name)?), Some(bind::fold(role))),
+            ast::SchemaName::NamedAuthorization(name, role) => {
+                (last(&bind::path_of(name)?), Some(bind::fold(role)))
+            }
         };
         let database = self.database_id();
         let here = catalog.database(database).map(|database| database.owner);
         if !self.has_right(&catalog, Right::Database(database), Privilege::Create, here) {
             let shown = catalog.database(database).map(|database| database.name.clone()).unwrap_or_default();
-            return Err(Error::new(Code::InsufficientPrivilege, format!("permission denied for database {shown}")));
+            return Err(Error::new(
+                Code::InsufficientPrivilege,
+                format!("permission denied for database {shown}"),
+            ));
         }
         if name.starts_with("pg_") {
             return Err(Error::new(Code::ReservedName, format!("unacceptable schema name \"{name}\""))
@@ -282,7 +323,13 @@ impl Session {
     }
 
     /// `IF NOT EXISTS`: a notice instead of the error.
-    pub(crate) fn exists_already(&mut self, tolerated: bool, code: Code, kind: &str, name: &str) -> Result<()> {
+    pub(crate) fn exists_already(
+        &mut self,
+        tolerated: bool,
+        code: Code,
+        kind: &str,
+        name: &str,
+    ) -> Result<()> {
         if tolerated {
             let error = Error::new(code, format!("{kind} \"{name}\" already exists, skipping"));
             self.tell(error);
@@ -360,13 +407,19 @@ pub(crate) fn merge(changes: Vec<Change>) -> Change {
             }
         }
         for grant in change.revoke {
-            merged.grant.retain(|held| held.object != grant.object || held.grantee != grant.grantee || held.privilege != grant.privilege);
+            merged.grant.retain(|held| {
+                held.object != grant.object
+                    || held.grantee != grant.grantee
+                    || held.privilege != grant.privilege
+            });
             merged.revoke.push(grant);
         }
         merged.grant.extend(change.grant);
     }
     // What was made and dropped again leaves nothing to expect.
-    merged.expect.retain(|(id, expected)| expected.is_some() || merged.put.iter().any(|object| id_of(object) == *id));
+    merged
+        .expect
+        .retain(|(id, expected)| expected.is_some() || merged.put.iter().any(|object| id_of(object) == *id));
     merged
 }
 

@@ -19,8 +19,13 @@ use crate::{
 
 impl Session {
     fn need_create_role(&self, catalog: &Catalog, what: &str) -> Result<()> {
-        let may = self.is_superuser(catalog) || catalog.role(self.role()).is_some_and(|role| role.create_role);
-        if may { Ok(()) } else { Err(Error::new(Code::InsufficientPrivilege, format!("permission denied to {what} role"))) }
+        let may =
+            self.is_superuser(catalog) || catalog.role(self.role()).is_some_and(|role| role.create_role);
+        if may {
+            Ok(())
+        } else {
+            Err(Error::new(Code::InsufficientPrivilege, format!("permission denied to {what} role")))
+        }
     }
 
     pub(super) async fn create_role(&mut self, name: &str, options: &[RoleOption]) -> Result<()> {
@@ -52,12 +57,21 @@ impl Session {
         Ok(())
     }
 
-    fn put_options(&self, catalog: &Catalog, role: &mut Role, options: &[RoleOption], change: &mut Change) -> Result<()> {
+    fn put_options(
+        &self,
+        catalog: &Catalog,
+        role: &mut Role,
+        options: &[RoleOption],
+        change: &mut Change,
+    ) -> Result<()> {
         for option in options {
             match option {
                 RoleOption::Superuser(on) => {
                     if !self.is_superuser(catalog) {
-                        return Err(Error::new(Code::InsufficientPrivilege, "must be superuser to change superuser attribute"));
+                        return Err(Error::new(
+                            Code::InsufficientPrivilege,
+                            "must be superuser to change superuser attribute",
+                        ));
                     }
                     role.superuser = *on;
                 }
@@ -76,7 +90,9 @@ impl Session {
                 RoleOption::Members(names) => {
                     for name in names {
                         let member = get_role(catalog, name)?;
-                        let found = catalog.role(member).ok_or_else(|| Error::internal("a role without a descriptor"))?;
+                        let found = catalog
+                            .role(member)
+                            .ok_or_else(|| Error::internal("a role without a descriptor"))?;
                         let mut after = (**found).clone();
                         after.member_of.insert(role.id);
                         change.put.push(Object::Role(after));
@@ -87,19 +103,34 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn alter_role(&mut self, name: &str, options: &[RoleOption], rename: Option<&str>) -> Result<()> {
+    pub(super) async fn alter_role(
+        &mut self,
+        name: &str,
+        options: &[RoleOption],
+        rename: Option<&str>,
+    ) -> Result<()> {
         let catalog = self.current_catalog();
-        let id = if matches!(name, "current_user" | "current_role") { self.role() } else { get_role(&catalog, name)? };
-        let own_password = id == self.role() && options.iter().all(|option| matches!(option, RoleOption::Password(_))) && rename.is_none();
+        let id = if matches!(name, "current_user" | "current_role") {
+            self.role()
+        } else {
+            get_role(&catalog, name)?
+        };
+        let own_password = id == self.role()
+            && options.iter().all(|option| matches!(option, RoleOption::Password(_)))
+            && rename.is_none();
         if !own_password {
             self.need_create_role(&catalog, "alter")?;
         }
         let found = catalog.role(id).ok_or_else(|| Error::internal("a role without a descriptor"))?;
         if found.superuser && !self.is_superuser(&catalog) {
-            return Err(Error::new(Code::InsufficientPrivilege, "must be superuser to alter superuser roles or change superuser attribute"));
+            return Err(Error::new(
+                Code::InsufficientPrivilege,
+                "must be superuser to alter superuser roles or change superuser attribute",
+            ));
         }
         let mut role = (**found).clone();
-        let mut change = Change { expect: vec![(ObjectId::Role(id), Some(Expected::Exists))], ..Change::default() };
+        let mut change =
+            Change { expect: vec![(ObjectId::Role(id), Some(Expected::Exists))], ..Change::default() };
         self.put_options(&catalog, &mut role, options, &mut change)?;
         if let Some(rename) = rename {
             role.name = rename.to_owned();
@@ -116,7 +147,10 @@ impl Session {
         for name in names {
             let Some(role) = catalog.find_role(name) else {
                 if if_exists {
-                    self.tell(Error::new(Code::UndefinedObject, format!("role \"{name}\" does not exist, skipping")));
+                    self.tell(Error::new(
+                        Code::UndefinedObject,
+                        format!("role \"{name}\" does not exist, skipping"),
+                    ));
                     continue;
                 }
                 return Err(Error::new(Code::UndefinedObject, format!("role \"{name}\" does not exist")));
@@ -128,8 +162,18 @@ impl Session {
                 .tables()
                 .find(|table| table.owner == role.id)
                 .map(|table| format!("owner of table {}", table.name))
-                .or_else(|| catalog.views().find(|view| view.owner == role.id).map(|view| format!("owner of view {}", view.name)))
-                .or_else(|| catalog.databases().find(|at| at.owner == role.id).map(|at| format!("owner of database {}", at.name)))
+                .or_else(|| {
+                    catalog
+                        .views()
+                        .find(|view| view.owner == role.id)
+                        .map(|view| format!("owner of view {}", view.name))
+                })
+                .or_else(|| {
+                    catalog
+                        .databases()
+                        .find(|at| at.owner == role.id)
+                        .map(|at| format!("owner of database {}", at.name))
+                })
                 .or_else(|| {
                     let granted = catalog.grants().any(|grant| grant.grantee == Grantee::Role(role.id));
                     granted.then(|| "privileges on objects".to_owned())
@@ -145,7 +189,12 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn change_membership(&mut self, roles: &[String], members: &[String], revoke: bool) -> Result<()> {
+    pub(super) async fn change_membership(
+        &mut self,
+        roles: &[String],
+        members: &[String],
+        revoke: bool,
+    ) -> Result<()> {
         let catalog = self.current_catalog();
         self.need_create_role(&catalog, "grant")?;
         let mut change = Change::default();
@@ -185,11 +234,18 @@ impl Session {
         let mut targets: Vec<(Right, RoleId, String, Option<TableId>)> = Vec::new();
         let relation = |path: &Vec<String>| -> Result<(Right, RoleId, String, Option<TableId>)> {
             Ok(match names.get(path)? {
-                Found::Table(table) => (Right::Table(table.id), table.owner, table.name.clone(), Some(table.id)),
+                Found::Table(table) => {
+                    (Right::Table(table.id), table.owner, table.name.clone(), Some(table.id))
+                }
                 Found::View(view) => (Right::Table(view.id), view.owner, view.name.clone(), None),
-                Found::Sequence(sequence) => (Right::Table(TableId(sequence.id.0)), sequence.owner, sequence.name.clone(), None),
+                Found::Sequence(sequence) => {
+                    (Right::Table(TableId(sequence.id.0)), sequence.owner, sequence.name.clone(), None)
+                }
                 Found::Index(..) | Found::System(_) => {
-                    return Err(Error::new(Code::WrongObjectType, format!("\"{}\" is not a table", path.join("."))));
+                    return Err(Error::new(
+                        Code::WrongObjectType,
+                        format!("\"{}\" is not a table", path.join(".")),
+                    ));
                 }
             })
         };
@@ -227,9 +283,13 @@ impl Session {
                 for name in schemas {
                     let id = names.get_schema(name)?;
                     let tables = catalog.tables().filter(|table| table.schema == id);
-                    targets.extend(tables.map(|table| (Right::Table(table.id), table.owner, table.name.clone(), Some(table.id))));
+                    targets.extend(tables.map(|table| {
+                        (Right::Table(table.id), table.owner, table.name.clone(), Some(table.id))
+                    }));
                     let views = catalog.views().filter(|view| view.schema == id);
-                    targets.extend(views.map(|view| (Right::Table(view.id), view.owner, view.name.clone(), None)));
+                    targets.extend(
+                        views.map(|view| (Right::Table(view.id), view.owner, view.name.clone(), None)),
+                    );
                 }
                 (TABLE, "table")
             }
@@ -237,7 +297,9 @@ impl Session {
                 for name in schemas {
                     let id = names.get_schema(name)?;
                     let sequences = catalog.sequences().filter(|sequence| sequence.schema == id);
-                    targets.extend(sequences.map(|at| (Right::Table(TableId(at.id.0)), at.owner, at.name.clone(), None)));
+                    targets.extend(
+                        sequences.map(|at| (Right::Table(TableId(at.id.0)), at.owner, at.name.clone(), None)),
+                    );
                 }
                 (&[Privilege::Usage, Privilege::Select, Privilege::Update], "sequence")
             }
@@ -245,9 +307,14 @@ impl Session {
         let mut grants = Vec::new();
         for (object, owner, name, table) in &targets {
             let may = self.owns(&catalog, *owner)
-                || catalog.grants().any(|grant| grant.object == *object && grant.grantee == Grantee::Role(self.role()) && grant.grantable);
+                || catalog.grants().any(|grant| {
+                    grant.object == *object && grant.grantee == Grantee::Role(self.role()) && grant.grantable
+                });
             if !may {
-                return Err(Error::new(Code::InsufficientPrivilege, format!("permission denied for {kind} {name}")));
+                return Err(Error::new(
+                    Code::InsufficientPrivilege,
+                    format!("permission denied for {kind} {name}"),
+                ));
             }
             for grantee in &statement.grantees {
                 let grantee = match grantee.as_str() {
@@ -260,12 +327,18 @@ impl Session {
                         vec![*object]
                     } else {
                         let Some(table) = table.and_then(|id| catalog.table(id)) else {
-                            return Err(unsupported("rights on columns of what is no table", "Grant on the whole."));
+                            return Err(unsupported(
+                                "rights on columns of what is no table",
+                                "Grant on the whole.",
+                            ));
                         };
                         let mut objects = Vec::new();
                         for column in columns {
                             let found = table.find_column(&column).ok_or_else(|| {
-                                let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+                                let message = format!(
+                                    "column \"{column}\" of relation \"{}\" does not exist",
+                                    table.name
+                                );
                                 Error::new(Code::UndefinedColumn, message)
                             })?;
                             objects.push(Right::Column(table.id, found.number));
@@ -286,7 +359,11 @@ impl Session {
         let change = if statement.revoke && statement.grant_option {
             // REVOKE GRANT OPTION FOR: the right stays, without the option.
             let held = grants.iter().filter(|grant| {
-                catalog.grants().any(|at| at.object == grant.object && at.grantee == grant.grantee && at.privilege == grant.privilege)
+                catalog.grants().any(|at| {
+                    at.object == grant.object
+                        && at.grantee == grant.grantee
+                        && at.privilege == grant.privilege
+                })
             });
             let kept = held.map(|grant| Grant { grantable: false, ..*grant }).collect();
             Change { revoke: grants.clone(), grant: kept, ..Change::default() }
@@ -301,10 +378,14 @@ impl Session {
 
     pub(super) async fn create_database(&mut self, name: &str, options: &[(String, String)]) -> Result<()> {
         if self.in_transaction_block() {
-            return Err(Error::new(Code::ActiveSqlTransaction, "CREATE DATABASE cannot run inside a transaction block"));
+            return Err(Error::new(
+                Code::ActiveSqlTransaction,
+                "CREATE DATABASE cannot run inside a transaction block",
+            ));
         }
         let catalog = self.current_catalog();
-        let may = self.is_superuser(&catalog) || catalog.role(self.role()).is_some_and(|role| role.create_database);
+        let may =
+            self.is_superuser(&catalog) || catalog.role(self.role()).is_some_and(|role| role.create_database);
         if !may {
             return Err(Error::new(Code::InsufficientPrivilege, "permission denied to create database"));
         }
@@ -317,7 +398,8 @@ impl Session {
                 "owner" => owner = get_role(&catalog, value)?,
                 "encoding" if value.to_lowercase().replace('-', "") == "utf8" => {}
                 "template" if matches!(value.as_str(), "template0" | "template1") => {}
-                "lc_collate" | "lc_ctype" | "locale" if matches!(value.as_str(), "C" | "POSIX" | "c" | "posix" | "C.UTF-8") => {}
+                "lc_collate" | "lc_ctype" | "locale"
+                    if matches!(value.as_str(), "C" | "POSIX" | "c" | "posix" | "C.UTF-8") => {}
                 "tablespace" if value == "pg_default" => {}
                 other => return Err(unsupported(&format!("option {other} of CREATE DATABASE"), "OWNER is.")),
             }
@@ -344,12 +426,18 @@ impl Session {
 
     pub(super) async fn drop_database(&mut self, name: &str, if_exists: bool) -> Result<()> {
         if self.in_transaction_block() {
-            return Err(Error::new(Code::ActiveSqlTransaction, "DROP DATABASE cannot run inside a transaction block"));
+            return Err(Error::new(
+                Code::ActiveSqlTransaction,
+                "DROP DATABASE cannot run inside a transaction block",
+            ));
         }
         let catalog = self.current_catalog();
         let Some(database) = catalog.find_database(name).cloned() else {
             if if_exists {
-                self.tell(Error::new(Code::InvalidCatalogName, format!("database \"{name}\" does not exist, skipping")));
+                self.tell(Error::new(
+                    Code::InvalidCatalogName,
+                    format!("database \"{name}\" does not exist, skipping"),
+                ));
                 return Ok(());
             }
             return Err(Error::new(Code::InvalidCatalogName, format!("database \"{name}\" does not exist")));
@@ -358,21 +446,35 @@ impl Session {
         if database.id == self.database_id() {
             return Err(Error::new(Code::ObjectInUse, "cannot drop the currently open database"));
         }
-        let mut change = Change { expect: vec![(ObjectId::Database(database.id), Some(Expected::Exists))], ..Change::default() };
-        change.drop.extend(catalog.views().filter(|at| at.database == database.id).map(|at| ObjectId::View(at.id)));
-        change.drop.extend(catalog.tables().filter(|at| at.database == database.id).map(|at| ObjectId::Table(at.id)));
-        change.drop.extend(catalog.sequences().filter(|at| at.database == database.id).map(|at| ObjectId::Sequence(at.id)));
+        let mut change = Change {
+            expect: vec![(ObjectId::Database(database.id), Some(Expected::Exists))],
+            ..Change::default()
+        };
+        change
+            .drop
+            .extend(catalog.views().filter(|at| at.database == database.id).map(|at| ObjectId::View(at.id)));
+        change.drop.extend(
+            catalog.tables().filter(|at| at.database == database.id).map(|at| ObjectId::Table(at.id)),
+        );
+        change.drop.extend(
+            catalog.sequences().filter(|at| at.database == database.id).map(|at| ObjectId::Sequence(at.id)),
+        );
         change.drop.extend(catalog.schemas(database.id).map(|at| ObjectId::Schema(at.id)));
         change.drop.push(ObjectId::Database(database.id));
         self.change(change).await?;
         Ok(())
     }
 
-    pub(super) async fn alter_database(&mut self, name: &str, rename: Option<&str>, owner: Option<&str>) -> Result<()> {
+    pub(super) async fn alter_database(
+        &mut self,
+        name: &str,
+        rename: Option<&str>,
+        owner: Option<&str>,
+    ) -> Result<()> {
         let catalog = self.current_catalog();
-        let database = catalog
-            .find_database(name)
-            .ok_or_else(|| Error::new(Code::InvalidCatalogName, format!("database \"{name}\" does not exist")))?;
+        let database = catalog.find_database(name).ok_or_else(|| {
+            Error::new(Code::InvalidCatalogName, format!("database \"{name}\" does not exist"))
+        })?;
         self.need_owner(&catalog, database.owner, "database", name)?;
         let mut after = (**database).clone();
         if let Some(rename) = rename {
@@ -405,7 +507,11 @@ const TABLE: &[Privilege] = &[
 ];
 
 /// The rights that a statement names.
-fn wanted(privileges: &[(String, Vec<String>)], all: &[Privilege], kind: &str) -> Result<Vec<(Privilege, Vec<String>)>> {
+fn wanted(
+    privileges: &[(String, Vec<String>)],
+    all: &[Privilege],
+    kind: &str,
+) -> Result<Vec<(Privilege, Vec<String>)>> {
     if privileges.is_empty() {
         return Ok(all.iter().map(|privilege| (*privilege, Vec::new())).collect());
     }
@@ -424,10 +530,18 @@ fn wanted(privileges: &[(String, Vec<String>)], all: &[Privilege], kind: &str) -
             "connect" => Privilege::Connect,
             "temporary" | "temp" => Privilege::Temporary,
             "all" => {
-                found.extend([Privilege::Select, Privilege::Insert, Privilege::Update, Privilege::References].map(|right| (right, columns.clone())));
+                found.extend(
+                    [Privilege::Select, Privilege::Insert, Privilege::Update, Privilege::References]
+                        .map(|right| (right, columns.clone())),
+                );
                 continue;
             }
-            other => return Err(Error::new(Code::SyntaxError, format!("unrecognized privilege type \"{other}\""))),
+            other => {
+                return Err(Error::new(
+                    Code::SyntaxError,
+                    format!("unrecognized privilege type \"{other}\""),
+                ));
+            }
         };
         if !all.contains(&privilege) {
             let message = format!("invalid privilege type {} for {kind}", name.to_uppercase());

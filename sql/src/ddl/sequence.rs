@@ -48,19 +48,28 @@ fn bounds(ty: Type) -> (i64, i64) {
 /// Options of `GENERATED … AS IDENTITY (…)`.
 pub(super) fn apply_ast_options(sequence: &mut Sequence, options: &[ast::SequenceOptions]) -> Result<()> {
     let number = |expr: &ast::Expr| {
-        expr.to_string().replace(' ', "").parse::<i64>().map_err(|_| Error::new(Code::SyntaxError, format!("syntax error at or near \"{expr}\"")))
+        expr.to_string()
+            .replace(' ', "")
+            .parse::<i64>()
+            .map_err(|_| Error::new(Code::SyntaxError, format!("syntax error at or near \"{expr}\"")))
     };
     let mut parsed = Vec::new();
     for option in options {
         parsed.push(match option {
             ast::SequenceOptions::DataType(ty) => SequenceOption::Type(ty.to_string().to_lowercase()),
             ast::SequenceOptions::IncrementBy(expr, _) => SequenceOption::Increment(number(expr)?),
-            ast::SequenceOptions::MinValue(bound) => SequenceOption::Min(bound.as_ref().map(number).transpose()?),
-            ast::SequenceOptions::MaxValue(bound) => SequenceOption::Max(bound.as_ref().map(number).transpose()?),
+            ast::SequenceOptions::MinValue(bound) => {
+                SequenceOption::Min(bound.as_ref().map(number).transpose()?)
+            }
+            ast::SequenceOptions::MaxValue(bound) => {
+                SequenceOption::Max(bound.as_ref().map(number).transpose()?)
+            }
             ast::SequenceOptions::StartWith(expr, _) => SequenceOption::Start(number(expr)?),
             ast::SequenceOptions::Cache(expr) => SequenceOption::Cache(number(expr)?),
             ast::SequenceOptions::Cycle(no_cycle) => SequenceOption::Cycle(!no_cycle),
-            ast::SequenceOptions::OwnedBy(_) => return Err(unsupported("OWNED BY of an identity column", "Leave it out.")),
+            ast::SequenceOptions::OwnedBy(_) => {
+                return Err(unsupported("OWNED BY of an identity column", "Leave it out."));
+            }
         });
     }
     apply(sequence, &parsed, true)
@@ -111,22 +120,36 @@ fn apply(sequence: &mut Sequence, options: &[SequenceOption], fresh: bool) -> Re
         sequence.max = max.flatten().unwrap_or(if up { high } else { -1 });
     }
     if sequence.min > sequence.max {
-        return Err(invalid(format!("MINVALUE ({}) must be less than MAXVALUE ({})", sequence.min, sequence.max)));
+        return Err(invalid(format!(
+            "MINVALUE ({}) must be less than MAXVALUE ({})",
+            sequence.min, sequence.max
+        )));
     }
     if fresh || start.is_some() {
         sequence.start = start.unwrap_or(if up { sequence.min } else { sequence.max });
     }
     if sequence.start < sequence.min {
-        return Err(invalid(format!("START value ({}) cannot be less than MINVALUE ({})", sequence.start, sequence.min)));
+        return Err(invalid(format!(
+            "START value ({}) cannot be less than MINVALUE ({})",
+            sequence.start, sequence.min
+        )));
     }
     if sequence.start > sequence.max {
-        return Err(invalid(format!("START value ({}) cannot be greater than MAXVALUE ({})", sequence.start, sequence.max)));
+        return Err(invalid(format!(
+            "START value ({}) cannot be greater than MAXVALUE ({})",
+            sequence.start, sequence.max
+        )));
     }
     Ok(())
 }
 
 impl Session {
-    pub(super) async fn create_sequence(&mut self, path: &[String], if_not_exists: bool, options: &[SequenceOption]) -> Result<()> {
+    pub(super) async fn create_sequence(
+        &mut self,
+        path: &[String],
+        if_not_exists: bool,
+        options: &[SequenceOption],
+    ) -> Result<()> {
         let names = self.current_names();
         let (schema, name) = self.place(&names, path)?;
         if names.catalog.find_relation(schema, &name).is_some() {
@@ -165,10 +188,12 @@ impl Session {
                 sequence.owned_by = match owner {
                     None => None,
                     Some(path) => {
-                        let (column, table) = path.split_last().ok_or_else(|| invalid("invalid OWNED BY option"))?;
+                        let (column, table) =
+                            path.split_last().ok_or_else(|| invalid("invalid OWNED BY option"))?;
                         let table = self.current_names().get_table(table)?;
                         let found = table.find_column(column).ok_or_else(|| {
-                            let message = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+                            let message =
+                                format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
                             Error::new(Code::UndefinedColumn, message)
                         })?;
                         Some((table.id, found.number))
@@ -179,13 +204,26 @@ impl Session {
         Ok(())
     }
 
-    pub(super) async fn alter_sequence(&mut self, path: &[String], if_exists: bool, options: &[SequenceOption]) -> Result<()> {
+    pub(super) async fn alter_sequence(
+        &mut self,
+        path: &[String],
+        if_exists: bool,
+        options: &[SequenceOption],
+    ) -> Result<()> {
         let names = self.current_names();
         let found = match names.find(path)? {
             Some(Found::Sequence(sequence)) => sequence,
-            Some(_) => return Err(Error::new(Code::WrongObjectType, format!("\"{}\" is not a sequence", last(path)))),
+            Some(_) => {
+                return Err(Error::new(
+                    Code::WrongObjectType,
+                    format!("\"{}\" is not a sequence", last(path)),
+                ));
+            }
             None if if_exists => {
-                self.tell(Error::new(Code::UndefinedTable, format!("relation \"{}\" does not exist, skipping", path.join("."))));
+                self.tell(Error::new(
+                    Code::UndefinedTable,
+                    format!("relation \"{}\" does not exist, skipping", path.join(".")),
+                ));
                 return Ok(());
             }
             None => return Err(crate::bind::undefined_table(path)),

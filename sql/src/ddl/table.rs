@@ -5,7 +5,10 @@ use model::{
     catalog::{Change, Object, ObjectId},
     id::{ColumnNumber, IndexId, SchemaId, SequenceId, TableId},
     key::KeyPart,
-    schema::{Check, Column, ColumnDefault, ForeignKey, Index, IndexPart, IndexState, Kind, Referential, Sequence, Table},
+    schema::{
+        Check, Column, ColumnDefault, ForeignKey, Index, IndexPart, IndexState, Kind, Referential, Sequence,
+        Table,
+    },
     types::Typmod,
 };
 use sqlparser::ast;
@@ -30,7 +33,11 @@ pub(super) struct ColumnPlan {
 }
 
 impl Session {
-    pub(super) async fn create_table(&mut self, create: &ast::CreateTable, cancel: &Cancel) -> Result<String> {
+    pub(super) async fn create_table(
+        &mut self,
+        create: &ast::CreateTable,
+        cancel: &Cancel,
+    ) -> Result<String> {
         check_plain(create)?;
         let names = self.current_names();
         let path = bind::path_of(&create.name)?;
@@ -44,7 +51,9 @@ impl Session {
             return self.create_table_as(create, query, schema, name, cancel).await;
         }
         let mut builder = Builder::new(self, &names, schema, name).await?;
-        if let Some(ast::CreateTableLikeKind::Plain(like) | ast::CreateTableLikeKind::Parenthesized(like)) = &create.like {
+        if let Some(ast::CreateTableLikeKind::Plain(like) | ast::CreateTableLikeKind::Parenthesized(like)) =
+            &create.like
+        {
             builder.like(self, &names, like)?;
         }
         let mut plans = Vec::new();
@@ -87,14 +96,19 @@ impl Session {
         for (at, (output, id)) in bound.outputs.iter().enumerate() {
             let info = bound.columns.get(*id);
             let renamed = create.columns.get(at).map(|column| bind::fold(&column.name));
-            builder.push_column(plain_column(renamed.unwrap_or_else(|| output.clone()), info.ty, Typmod(info.typmod)))?;
+            builder.push_column(plain_column(
+                renamed.unwrap_or_else(|| output.clone()),
+                info.ty,
+                Typmod(info.typmod),
+            ))?;
         }
         let (table_id, partition) = (builder.table.id, create.partition_by.as_deref());
         builder.partition(partition)?;
         builder.options(&create.table_options)?;
         let change = builder.into_change()?;
         self.change(change).await?;
-        let with_data = create.with_data.as_ref().is_none_or(|with| !with.to_string().to_uppercase().contains("NO DATA"));
+        let with_data =
+            create.with_data.as_ref().is_none_or(|with| !with.to_string().to_uppercase().contains("NO DATA"));
         let mut rows = 0;
         if with_data {
             rows = match self.fill_table(table_id, &text, cancel).await {
@@ -120,7 +134,12 @@ impl Session {
         self.run_alone(&text, cancel).await
     }
 
-    pub(super) async fn create_collection(&mut self, path: &[String], if_not_exists: bool, options: &[(String, String)]) -> Result<()> {
+    pub(super) async fn create_collection(
+        &mut self,
+        path: &[String],
+        if_not_exists: bool,
+        options: &[(String, String)],
+    ) -> Result<()> {
         let names = self.current_names();
         let (schema, name) = self.place(&names, path)?;
         if names.catalog.find_relation(schema, &name).is_some() {
@@ -175,18 +194,25 @@ impl Session {
                 ast::ColumnOption::Default(expr) => {
                     let text = expr.to_string();
                     let mut context = self.new_context();
-                    let bound = bind::bind_alone(&text, "DEFAULT", &[], Some((ty, typmod.0)), names, &mut context).map_err(|error| {
-                        if error.code() == Code::UndefinedColumn {
-                            return Error::new(Code::FeatureNotSupported, "cannot use column reference in DEFAULT expression");
-                        }
-                        error
-                    })?;
+                    let bound =
+                        bind::bind_alone(&text, "DEFAULT", &[], Some((ty, typmod.0)), names, &mut context)
+                            .map_err(|error| {
+                                if error.code() == Code::UndefinedColumn {
+                                    return Error::new(
+                                        Code::FeatureNotSupported,
+                                        "cannot use column reference in DEFAULT expression",
+                                    );
+                                }
+                                error
+                            })?;
                     let is_null = matches!(bound.as_constant(), Some(value) if value.is_null());
                     column.default = (!is_null).then_some(ColumnDefault::Expression(text));
                 }
                 ast::ColumnOption::PrimaryKey(_) => plan.primary = Some(constraint),
                 ast::ColumnOption::Unique(_) => plan.unique.push(constraint),
-                ast::ColumnOption::Check(check) => plan.checks.push((constraint.or(check.name.as_ref().map(bind::fold)), check.expr.to_string())),
+                ast::ColumnOption::Check(check) => plan
+                    .checks
+                    .push((constraint.or(check.name.as_ref().map(bind::fold)), check.expr.to_string())),
                 ast::ColumnOption::ForeignKey(foreign) => {
                     let mut foreign = foreign.clone();
                     if let Some(ident) = constraint {
@@ -195,25 +221,33 @@ impl Session {
                     foreign.columns = vec![ast::Ident::with_quote('"', name.clone())];
                     plan.foreign.push(foreign);
                 }
-                ast::ColumnOption::Generated { generated_as, sequence_options, generation_expr, generation_expr_mode, generated_keyword: _ } => {
-                    match (generated_as, generation_expr) {
-                        (_, Some(expr)) => {
-                            if matches!(generation_expr_mode, Some(ast::GeneratedExpressionMode::Virtual)) {
-                                return Err(unsupported("a virtual generated column", "Use GENERATED ALWAYS AS (…) STORED."));
-                            }
-                            column.default = Some(ColumnDefault::Generated(expr.to_string()));
+                ast::ColumnOption::Generated {
+                    generated_as,
+                    sequence_options,
+                    generation_expr,
+                    generation_expr_mode,
+                    generated_keyword: _,
+                } => match (generated_as, generation_expr) {
+                    (_, Some(expr)) => {
+                        if matches!(generation_expr_mode, Some(ast::GeneratedExpressionMode::Virtual)) {
+                            return Err(unsupported(
+                                "a virtual generated column",
+                                "Use GENERATED ALWAYS AS (…) STORED.",
+                            ));
                         }
-                        (kind, None) => {
-                            let always = matches!(kind, ast::GeneratedAs::Always);
-                            if !ty.is_integer() {
-                                let message = "identity column type must be smallint, integer, or bigint";
-                                return Err(Error::new(Code::InvalidParameterValue, message));
-                            }
-                            plan.identity = Some((ty, sequence_options.clone().unwrap_or_default(), always, false));
-                            column.not_null = true;
-                        }
+                        column.default = Some(ColumnDefault::Generated(expr.to_string()));
                     }
-                }
+                    (kind, None) => {
+                        let always = matches!(kind, ast::GeneratedAs::Always);
+                        if !ty.is_integer() {
+                            let message = "identity column type must be smallint, integer, or bigint";
+                            return Err(Error::new(Code::InvalidParameterValue, message));
+                        }
+                        plan.identity =
+                            Some((ty, sequence_options.clone().unwrap_or_default(), always, false));
+                        column.not_null = true;
+                    }
+                },
                 ast::ColumnOption::Collation(collation) => {
                     let name = last(&bind::path_of(collation)?);
                     if !matches!(name.as_str(), "C" | "POSIX" | "default" | "c" | "ucs_basic") {
@@ -221,7 +255,12 @@ impl Session {
                         return Err(Error::new(Code::UndefinedObject, message));
                     }
                 }
-                other => return Err(unsupported(&format!("{other} for a column"), "It is not part of PostgreSQL's dialect.")),
+                other => {
+                    return Err(unsupported(
+                        &format!("{other} for a column"),
+                        "It is not part of PostgreSQL's dialect.",
+                    ));
+                }
             }
         }
         if nullable && column.not_null {
@@ -292,7 +331,10 @@ impl Builder {
             if !defaults {
                 copy.default = None;
             } else if matches!(copy.default, Some(ColumnDefault::Identity { .. })) {
-                return Err(unsupported("LIKE … INCLUDING DEFAULTS of an identity column", "Write the column out."));
+                return Err(unsupported(
+                    "LIKE … INCLUDING DEFAULTS of an identity column",
+                    "Write the column out.",
+                ));
             }
             self.push_column(copy)?;
         }
@@ -301,16 +343,25 @@ impl Builder {
 
     pub(super) fn push_column(&mut self, mut column: Column) -> Result<ColumnNumber> {
         if self.table.columns.iter().any(|other| !other.dropped && other.name == column.name) {
-            return Err(Error::new(Code::DuplicateColumn, format!("column \"{}\" specified more than once", column.name)));
+            return Err(Error::new(
+                Code::DuplicateColumn,
+                format!("column \"{}\" specified more than once", column.name),
+            ));
         }
-        const SYSTEM: [&str; 8] = ["tableoid", "ctid", "xmin", "xmax", "cmin", "cmax", "_revision", "_updated_at"];
+        const SYSTEM: [&str; 8] =
+            ["tableoid", "ctid", "xmin", "xmax", "cmin", "cmax", "_revision", "_updated_at"];
         if SYSTEM.contains(&column.name.as_str()) {
             let message = format!("column name \"{}\" conflicts with a system column name", column.name);
             return Err(Error::new(Code::DuplicateColumn, message));
         }
-        let number = u16::try_from(self.table.columns.len() + 1).ok().filter(|number| usize::from(*number) <= model::row::COLUMNS_MAX);
+        let number = u16::try_from(self.table.columns.len() + 1)
+            .ok()
+            .filter(|number| usize::from(*number) <= model::row::COLUMNS_MAX);
         let Some(number) = number else {
-            return Err(Error::new(Code::TooManyColumns, format!("tables can have at most {} columns", model::row::COLUMNS_MAX)));
+            return Err(Error::new(
+                Code::TooManyColumns,
+                format!("tables can have at most {} columns", model::row::COLUMNS_MAX),
+            ));
         };
         column.number = ColumnNumber(number);
         self.table.columns.push(column);
@@ -324,7 +375,8 @@ impl Builder {
         let number = self.push_column(column)?;
         if let Some((ty, options, always, _serial)) = identity {
             let id = SequenceId(session.dispatch().allocate_ids(1).await?);
-            let mut sequence = super::sequence::new_sequence(id, &self.table, format!("{}_{name}_seq", self.table.name), ty);
+            let mut sequence =
+                super::sequence::new_sequence(id, &self.table, format!("{}_{name}_seq", self.table.name), ty);
             super::sequence::apply_ast_options(&mut sequence, &options)?;
             sequence.owned_by = Some((self.table.id, number));
             let at = usize::from(number.0) - 1;
@@ -368,7 +420,8 @@ impl Builder {
         }
         let ast::FunctionArguments::List(list) = &call.args else { return Err(form()) };
         for arg in &list.args {
-            let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Identifier(ident))) = arg else {
+            let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Identifier(ident))) = arg
+            else {
                 return Err(form());
             };
             let number = self.get_column(&bind::fold(ident))?;
@@ -399,10 +452,9 @@ impl Builder {
     }
 
     fn get_column(&self, name: &str) -> Result<ColumnNumber> {
-        self.table
-            .find_column(name)
-            .map(|column| column.number)
-            .ok_or_else(|| Error::new(Code::UndefinedColumn, format!("column \"{name}\" named in key does not exist")))
+        self.table.find_column(name).map(|column| column.number).ok_or_else(|| {
+            Error::new(Code::UndefinedColumn, format!("column \"{name}\" named in key does not exist"))
+        })
     }
 
     fn key_columns(&self, columns: &[ast::IndexColumn]) -> Result<Vec<ColumnNumber>> {
@@ -423,7 +475,12 @@ impl Builder {
         Ok(numbers)
     }
 
-    pub(super) async fn constraint(&mut self, session: &Session, names: &Names, constraint: &ast::TableConstraint) -> Result<()> {
+    pub(super) async fn constraint(
+        &mut self,
+        session: &Session,
+        names: &Names,
+        constraint: &ast::TableConstraint,
+    ) -> Result<()> {
         let _ = (session, names);
         match constraint {
             ast::TableConstraint::PrimaryKey(key) => {
@@ -436,7 +493,8 @@ impl Builder {
                 check_characteristics(unique.characteristics.as_ref())?;
                 bind_plain(unique.include.is_empty())?;
                 let columns = self.key_columns(&unique.columns)?;
-                let nulls_not_distinct = matches!(unique.nulls_distinct, ast::NullsDistinctOption::NotDistinct);
+                let nulls_not_distinct =
+                    matches!(unique.nulls_distinct, ast::NullsDistinctOption::NotDistinct);
                 self.unique.push((unique.name.as_ref().map(bind::fold), columns, nulls_not_distinct));
                 Ok(())
             }
@@ -448,7 +506,9 @@ impl Builder {
                 self.foreign.push(foreign.clone());
                 Ok(())
             }
-            _ => Err(unsupported("this kind of constraint", "PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY are.")),
+            _ => {
+                Err(unsupported("this kind of constraint", "PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY are."))
+            }
         }
     }
 
@@ -465,8 +525,11 @@ impl Builder {
             Some(name) => name,
             None => {
                 let mut base = base;
-                base.truncate((0..=59).rev().find(|at| base.is_char_boundary(*at)).unwrap_or(0).min(base.len()));
-                let numbered = std::iter::once(base.clone()).chain((1..).map(|number| format!("{base}{number}")));
+                base.truncate(
+                    (0..=59).rev().find(|at| base.is_char_boundary(*at)).unwrap_or(0).min(base.len()),
+                );
+                let numbered =
+                    std::iter::once(base.clone()).chain((1..).map(|number| format!("{base}{number}")));
                 let mut numbered = numbered.filter(|name| free(name));
                 numbered.next().unwrap_or(base)
             }
@@ -483,8 +546,11 @@ impl Builder {
     pub(super) async fn finish_constraints(&mut self, session: &mut Session, names: &Names) -> Result<()> {
         for sequence in &mut self.sequences {
             let base = sequence.name.clone();
-            let mut numbered = std::iter::once(base.clone()).chain((1..).map(|number| format!("{base}{number}")));
-            if let Some(name) = numbered.find(|name| names.catalog.find_relation(sequence.schema, name).is_none()) {
+            let mut numbered =
+                std::iter::once(base.clone()).chain((1..).map(|number| format!("{base}{number}")));
+            if let Some(name) =
+                numbered.find(|name| names.catalog.find_relation(sequence.schema, name).is_none())
+            {
                 sequence.name = name;
             }
         }
@@ -535,7 +601,10 @@ impl Builder {
             .collect();
         if unique && !missing.is_empty() {
             return Err(Error::unsupported(
-                format!("unique constraint on partitioned table \"{}\" must include all partitioning columns", self.table.name),
+                format!(
+                    "unique constraint on partitioned table \"{}\" must include all partitioning columns",
+                    self.table.name
+                ),
                 format!("Add {} to the key.", missing.join(", ")),
             ));
         }
@@ -555,7 +624,13 @@ impl Builder {
         Ok(id)
     }
 
-    fn add_check(&mut self, session: &mut Session, names: &Names, name: Option<String>, text: String) -> Result<()> {
+    fn add_check(
+        &mut self,
+        session: &mut Session,
+        names: &Names,
+        name: Option<String>,
+        text: String,
+    ) -> Result<()> {
         let columns = visible(&self.table);
         let mut context = session.new_context();
         let bound = bind::bind_alone(&text, "CHECK", &columns, Some((Type::Bool, -1)), names, &mut context)?;
@@ -579,15 +654,27 @@ impl Builder {
         for column in self.table.columns.iter().filter(|column| !column.dropped) {
             let Some(ColumnDefault::Generated(text)) = &column.default else { continue };
             let mut context = session.new_context();
-            let bound =
-                bind::bind_alone(text, "column generation", &columns, Some((column.data_type, column.typmod.0)), names, &mut context)?;
+            let bound = bind::bind_alone(
+                text,
+                "column generation",
+                &columns,
+                Some((column.data_type, column.typmod.0)),
+                names,
+                &mut context,
+            )?;
             if bound.volatility() != crate::functions::Volatility::Immutable {
-                return Err(Error::new(Code::InvalidObjectDefinition, "generation expression is not immutable"));
+                return Err(Error::new(
+                    Code::InvalidObjectDefinition,
+                    "generation expression is not immutable",
+                ));
             }
             for at in bind::depends_on_columns(&bound) {
                 let other = self.table.find_column(&columns[at].0);
                 if other.is_some_and(|other| matches!(other.default, Some(ColumnDefault::Generated(_)))) {
-                    let message = format!("cannot use generated column \"{}\" in column generation expression", columns[at].0);
+                    let message = format!(
+                        "cannot use generated column \"{}\" in column generation expression",
+                        columns[at].0
+                    );
                     return Err(Error::new(Code::SyntaxError, message));
                 }
             }
@@ -595,7 +682,12 @@ impl Builder {
         Ok(())
     }
 
-    pub(super) fn add_foreign_key(&mut self, session: &Session, names: &Names, foreign: &ast::ForeignKeyConstraint) -> Result<()> {
+    pub(super) fn add_foreign_key(
+        &mut self,
+        session: &Session,
+        names: &Names,
+        foreign: &ast::ForeignKeyConstraint,
+    ) -> Result<()> {
         let ast::ForeignKeyConstraint {
             name,
             index_name: _,
@@ -622,32 +714,55 @@ impl Builder {
             }
             None => return Err(bind::undefined_table(&path)),
         };
-        let parent = if parent.id == self.table.id || own { std::sync::Arc::new(self.table.clone()) } else { parent };
-        if parent.id != self.table.id && !session.has_right(&names.catalog, model::access::Object::Table(parent.id), model::access::Privilege::References, Some(parent.owner)) {
-            return Err(Error::new(Code::InsufficientPrivilege, format!("permission denied for table {}", parent.name)));
+        let parent =
+            if parent.id == self.table.id || own { std::sync::Arc::new(self.table.clone()) } else { parent };
+        if parent.id != self.table.id
+            && !session.has_right(
+                &names.catalog,
+                model::access::Object::Table(parent.id),
+                model::access::Privilege::References,
+                Some(parent.owner),
+            )
+        {
+            return Err(Error::new(
+                Code::InsufficientPrivilege,
+                format!("permission denied for table {}", parent.name),
+            ));
         }
         if parent.schema != self.table.schema {
-            return Err(unsupported("a foreign key between schemas", "A schema is a transaction domain; keep both tables in one."));
+            return Err(unsupported(
+                "a foreign key between schemas",
+                "A schema is a transaction domain; keep both tables in one.",
+            ));
         }
         let mut numbers = Vec::new();
         for ident in columns {
             let column = bind::fold(ident);
             let found = self.table.find_column(&column).ok_or_else(|| {
-                Error::new(Code::UndefinedColumn, format!("column \"{column}\" referenced in foreign key constraint does not exist"))
+                Error::new(
+                    Code::UndefinedColumn,
+                    format!("column \"{column}\" referenced in foreign key constraint does not exist"),
+                )
             })?;
             numbers.push(found.number);
         }
         let mut parent_columns = Vec::new();
         if referred_columns.is_empty() {
             let key = parent.key().ok_or_else(|| {
-                Error::new(Code::UndefinedObject, format!("there is no primary key for referenced table \"{}\"", parent.name))
+                Error::new(
+                    Code::UndefinedObject,
+                    format!("there is no primary key for referenced table \"{}\"", parent.name),
+                )
             })?;
             parent_columns.extend(key.parts.iter().map(|part| part.column));
         }
         for ident in referred_columns {
             let column = bind::fold(ident);
             let found = parent.find_column(&column).ok_or_else(|| {
-                Error::new(Code::UndefinedColumn, format!("column \"{column}\" referenced in foreign key constraint does not exist"))
+                Error::new(
+                    Code::UndefinedColumn,
+                    format!("column \"{column}\" referenced in foreign key constraint does not exist"),
+                )
             })?;
             parent_columns.push(found.number);
         }
@@ -662,7 +777,10 @@ impl Builder {
                 && index.parts.iter().all(|part| parent_columns.contains(&part.column))
         });
         if !unique {
-            let message = format!("there is no unique constraint matching given keys for referenced table \"{}\"", parent.name);
+            let message = format!(
+                "there is no unique constraint matching given keys for referenced table \"{}\"",
+                parent.name
+            );
             return Err(Error::new(Code::InvalidForeignKey, message));
         }
         for (number, parent_number) in numbers.iter().zip(&parent_columns) {
@@ -684,7 +802,9 @@ impl Builder {
         let base = format!("{}_{}_fkey", self.table.name, self.joined(&numbers));
         let name = self.pick_name(names, name.as_ref().map(bind::fold), base);
         let action = |action: &Option<ast::ReferentialAction>| match action {
-            None | Some(ast::ReferentialAction::NoAction | ast::ReferentialAction::Restrict) => Referential::NoAction,
+            None | Some(ast::ReferentialAction::NoAction | ast::ReferentialAction::Restrict) => {
+                Referential::NoAction
+            }
             Some(ast::ReferentialAction::Cascade) => Referential::Cascade,
             Some(ast::ReferentialAction::SetNull) => Referential::SetNull,
             Some(ast::ReferentialAction::SetDefault) => Referential::SetDefault,
@@ -763,9 +883,14 @@ pub(super) fn check_key_type(ty: Type) -> Result<()> {
 }
 
 fn check_characteristics(characteristics: Option<&ast::ConstraintCharacteristics>) -> Result<()> {
-    let deferred = characteristics.is_some_and(|at| at.deferrable == Some(true) || matches!(at.initially, Some(ast::DeferrableInitial::Deferred)));
+    let deferred = characteristics.is_some_and(|at| {
+        at.deferrable == Some(true) || matches!(at.initially, Some(ast::DeferrableInitial::Deferred))
+    });
     if deferred {
-        return Err(unsupported("a deferrable constraint", "Constraints are checked at the end of each statement."));
+        return Err(unsupported(
+            "a deferrable constraint",
+            "Constraints are checked at the end of each statement.",
+        ));
     }
     Ok(())
 }
@@ -778,7 +903,9 @@ pub(super) fn is_on(value: &str) -> Result<bool> {
     match value.to_lowercase().as_str() {
         "on" | "true" | "1" => Ok(true),
         "off" | "false" | "0" => Ok(false),
-        _ => Err(Error::new(Code::InvalidParameterValue, format!("invalid value for boolean option: {value}"))),
+        _ => {
+            Err(Error::new(Code::InvalidParameterValue, format!("invalid value for boolean option: {value}")))
+        }
     }
 }
 
@@ -812,5 +939,9 @@ fn check_plain(create: &ast::CreateTable) -> Result<()> {
         && create.location.is_none()
         && create.on_cluster.is_none()
         && create.comment.is_none();
-    if plain { Ok(()) } else { Err(unsupported("this form of CREATE TABLE", "See the documentation for what is.")) }
+    if plain {
+        Ok(())
+    } else {
+        Err(unsupported("this form of CREATE TABLE", "See the documentation for what is."))
+    }
 }

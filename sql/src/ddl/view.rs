@@ -50,7 +50,10 @@ impl Session {
             && to.is_none()
             && params.is_none();
         if !plain {
-            return Err(unsupported("this form of CREATE VIEW", "CREATE [OR REPLACE] VIEW name [(columns)] AS query is."));
+            return Err(unsupported(
+                "this form of CREATE VIEW",
+                "CREATE [OR REPLACE] VIEW name [(columns)] AS query is.",
+            ));
         }
         let names = self.current_names();
         let (schema, view_name) = self.place(&names, &bind::path_of(name)?)?;
@@ -65,14 +68,20 @@ impl Session {
             return Err(Error::new(Code::UndefinedParameter, "there is no parameter $1"));
         }
         if columns.len() > bound.outputs.len() {
-            return Err(Error::new(Code::SyntaxError, "CREATE VIEW specifies more column names than columns"));
+            return Err(Error::new(
+                Code::SyntaxError,
+                "CREATE VIEW specifies more column names than columns",
+            ));
         }
         let mut described: Vec<(String, Type, i32)> = Vec::new();
         for (at, (output, id)) in bound.outputs.iter().enumerate() {
             let info = bound.columns.get(*id);
             let name = columns.get(at).map_or_else(|| output.clone(), |column| bind::fold(&column.name));
             if described.iter().any(|(other, _, _)| *other == name) {
-                return Err(Error::new(Code::DuplicateColumn, format!("column \"{name}\" specified more than once")));
+                return Err(Error::new(
+                    Code::DuplicateColumn,
+                    format!("column \"{name}\" specified more than once"),
+                ));
             }
             described.push((name, info.ty, info.typmod));
         }
@@ -81,9 +90,11 @@ impl Session {
         let existing = names.catalog.find_relation(schema, &view_name);
         let (id, expect, comment, owner) = match existing {
             Some(model::catalog::Relation::View(id)) if *or_replace => {
-                let old = names.catalog.view(id).ok_or_else(|| Error::internal("a view without a descriptor"))?;
+                let old =
+                    names.catalog.view(id).ok_or_else(|| Error::internal("a view without a descriptor"))?;
                 self.need_owner(&names.catalog, old.owner, "view", &view_name)?;
-                let kept = old.columns.iter().zip(&described).all(|(a, b)| a.0 == b.0 && a.1 == b.1) && old.columns.len() <= described.len();
+                let kept = old.columns.iter().zip(&described).all(|(a, b)| a.0 == b.0 && a.1 == b.1)
+                    && old.columns.len() <= described.len();
                 if !kept {
                     return Err(Error::new(Code::InvalidTableDefinition, "cannot drop columns from view"));
                 }
@@ -92,7 +103,9 @@ impl Session {
             Some(_) if *or_replace => {
                 return Err(Error::new(Code::WrongObjectType, format!("\"{view_name}\" is not a view")));
             }
-            Some(_) => return self.exists_already(*if_not_exists, Code::DuplicateTable, "relation", &view_name),
+            Some(_) => {
+                return self.exists_already(*if_not_exists, Code::DuplicateTable, "relation", &view_name);
+            }
             None => (TableId(self.dispatch().allocate_ids(1).await?), None, None, self.role()),
         };
         let view = View {
@@ -102,11 +115,18 @@ impl Session {
             name: view_name,
             owner,
             query: qualified,
-            columns: described.into_iter().map(|(name, ty, typmod)| (name, ty, model::types::Typmod(typmod))).collect(),
+            columns: described
+                .into_iter()
+                .map(|(name, ty, typmod)| (name, ty, model::types::Typmod(typmod)))
+                .collect(),
             depends_on: depends_on.into_iter().collect(),
             comment,
         };
-        let change = Change { expect: vec![(ObjectId::View(id), expect)], put: vec![Object::View(view)], ..Change::default() };
+        let change = Change {
+            expect: vec![(ObjectId::View(id), expect)],
+            put: vec![Object::View(view)],
+            ..Change::default()
+        };
         self.change(change).await?;
         Ok(())
     }
@@ -118,16 +138,26 @@ impl Session {
         let text = query.to_string();
         let mut rest = text.as_str();
         // Names after FROM and JOIN are relations; those of WITH are not found in the catalog's search path first.
-        let ctes: BTreeSet<String> = query.with.iter().flat_map(|with| &with.cte_tables).map(|cte| bind::fold(&cte.alias.name)).collect();
+        let ctes: BTreeSet<String> = query
+            .with
+            .iter()
+            .flat_map(|with| &with.cte_tables)
+            .map(|cte| bind::fold(&cte.alias.name))
+            .collect();
         while let Some(at) = next_relation(rest) {
             tokens.push(rest[..at].to_owned());
             rest = &rest[at..];
             let length = name_length(rest);
             let word = &rest[..length];
             let is_call = rest[length..].starts_with('(');
-            let folded = if word.starts_with('"') { word.trim_matches('"').to_owned() } else { word.to_lowercase() };
+            let folded =
+                if word.starts_with('"') { word.trim_matches('"').to_owned() } else { word.to_lowercase() };
             let qualified = rest[length..].starts_with('.');
-            let found = if is_call || qualified || ctes.contains(&folded) { None } else { names.find(std::slice::from_ref(&folded))? };
+            let found = if is_call || qualified || ctes.contains(&folded) {
+                None
+            } else {
+                names.find(std::slice::from_ref(&folded))?
+            };
             let schema = match &found {
                 Some(Found::Table(table)) => names.catalog.schema(table.schema),
                 Some(Found::View(view)) => names.catalog.schema(view.schema),
@@ -156,7 +186,11 @@ fn next_relation(text: &str) -> Option<usize> {
             let starts = before.is_none_or(|c| !(c.is_alphanumeric() || c == '_' || c == '"'));
             let after = at + word.len();
             let next = text[after..].chars().next();
-            if starts && next.is_some_and(|c| c.is_alphabetic() || c == '_' || c == '"') && !upper[after..].starts_with("LATERAL") && !inside_string(text, at) {
+            if starts
+                && next.is_some_and(|c| c.is_alphabetic() || c == '_' || c == '"')
+                && !upper[after..].starts_with("LATERAL")
+                && !inside_string(text, at)
+            {
                 best = Some(best.map_or(after, |best: usize| best.min(after)));
                 break;
             }

@@ -57,7 +57,8 @@ impl Direct {
         let Access::Keys { index: None, keys: Keys::List(keys) } = &scan.access else { return None };
         let [key] = &keys[..] else { return None };
         let simple = |expr: &Expr| matches!(expr.kind, Kind::Parameter(_) | Kind::Constant(_));
-        let pure = |expr: &Expr| !expr.any(&mut |expr| matches!(expr.kind, Kind::Subquery(_) | Kind::Outer(_)));
+        let pure =
+            |expr: &Expr| !expr.any(&mut |expr| matches!(expr.kind, Kind::Subquery(_) | Kind::Outer(_)));
         if !key.iter().all(simple) || !matches!(scan.partitions, Partitions::Default) {
             return None;
         }
@@ -81,13 +82,16 @@ impl Direct {
         for (expr, part) in self.key.iter().zip(&self.parts) {
             let value = match &expr.kind {
                 Kind::Constant(value) => value,
-                Kind::Parameter(number) => parameters.get(*number).ok_or_else(|| Error::internal("a parameter without a value"))?,
+                Kind::Parameter(number) => {
+                    parameters.get(*number).ok_or_else(|| Error::internal("a parameter without a value"))?
+                }
                 _ => return Err(Error::internal("a direct key is a constant or a parameter")),
             };
             if value.is_null() {
                 return Ok(None);
             }
-            key::encode_part(&mut bytes, value, part.order).map_err(|error| Error::internal(error.to_string()))?;
+            key::encode_part(&mut bytes, value, part.order)
+                .map_err(|error| Error::internal(error.to_string()))?;
         }
         Ok(Some(bytes))
     }
@@ -107,7 +111,12 @@ impl Direct {
 
     /// What the statement gives for a stored row; none if the filter leaves it out.
     /// `context` is asked for only where something must be evaluated.
-    pub(crate) fn project(&self, key: &[u8], row: &Bytes, context: impl FnOnce() -> Context) -> Result<Option<Vec<Value>>> {
+    pub(crate) fn project(
+        &self,
+        key: &[u8],
+        row: &Bytes,
+        context: impl FnOnce() -> Context,
+    ) -> Result<Option<Vec<Value>>> {
         let view = RowView::new(row).map_err(|error| Error::internal(error.to_string()))?;
         let mut values = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
@@ -126,10 +135,13 @@ impl Direct {
             _ => None,
         };
         if self.filter.is_none() {
-            let places: Option<Vec<usize>> = self.project.as_ref().map_or(Some(Vec::new()), |list| list.iter().map(plain).collect());
+            let places: Option<Vec<usize>> =
+                self.project.as_ref().map_or(Some(Vec::new()), |list| list.iter().map(plain).collect());
             match (&self.project, places) {
                 (None, _) => return Ok(Some(values)),
-                (Some(_), Some(places)) => return Ok(Some(places.into_iter().map(|place| values[place].clone()).collect())),
+                (Some(_), Some(places)) => {
+                    return Ok(Some(places.into_iter().map(|place| values[place].clone()).collect()));
+                }
                 (Some(_), None) => {}
             }
         }
@@ -152,7 +164,8 @@ impl Direct {
     fn column(&self, view: &RowView<'_>, number: ColumnNumber) -> Result<Value> {
         let column = self.table.column(number);
         let ty: Type = column.data_type;
-        let stored = view.column(usize::from(number.0) - 1, ty).map_err(|error| Error::internal(error.to_string()))?;
+        let stored =
+            view.column(usize::from(number.0) - 1, ty).map_err(|error| Error::internal(error.to_string()))?;
         Ok(stored.unwrap_or_else(|| column.missing.clone().unwrap_or(Value::Null)))
     }
 }

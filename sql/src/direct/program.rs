@@ -56,9 +56,11 @@ impl DirectUpdate {
         let table = &update.table;
         let set: BTreeSet<ColumnNumber> = update.assignments.iter().map(|(number, _)| *number).collect();
         let indexed = table.indexes.iter().any(|index| {
-            index.parts.iter().any(|part| set.contains(&part.column)) || index.predicate.is_some_and(|number| set.contains(&number))
+            index.parts.iter().any(|part| set.contains(&part.column))
+                || index.predicate.is_some_and(|number| set.contains(&number))
         });
-        let refers = table.foreign_keys.iter().any(|key| key.columns.iter().any(|number| set.contains(number)));
+        let refers =
+            table.foreign_keys.iter().any(|key| key.columns.iter().any(|number| set.contains(number)));
         let checked = update.rules.checks.iter().any(|(_, check)| {
             check.any(&mut |expr| matches!(expr.kind, Kind::Column(place) if set.iter().any(|number| usize::from(number.0) == place + 1)))
         });
@@ -107,13 +109,15 @@ impl DirectUpdate {
             if value.is_null() {
                 return Ok(None);
             }
-            key::encode_part(&mut bytes, &value, part.order).map_err(|error| Error::internal(error.to_string()))?;
+            key::encode_part(&mut bytes, &value, part.order)
+                .map_err(|error| Error::internal(error.to_string()))?;
         }
         let mut assignments = Vec::with_capacity(self.assignments.len());
         for (number, value) in &self.assignments {
             assignments.push((*number, convert(value, &self.columns, context)?));
         }
-        let guard = self.guard.as_ref().map(|guard| convert(guard, &self.guard_columns, context)).transpose()?;
+        let guard =
+            self.guard.as_ref().map(|guard| convert(guard, &self.guard_columns, context)).transpose()?;
         Ok(Some((bytes, Program { guard, assignments })))
     }
 }
@@ -218,7 +222,8 @@ fn convert(expr: &Expr, columns: &[ColumnNumber], context: &mut Context) -> Resu
             if *negated { program::Expr::Not(Box::new(is_null)) } else { is_null }
         }
         Kind::Coalesce(list) => {
-            let list: Result<Vec<program::Expr>> = list.iter().map(|expr| convert(expr, columns, context)).collect();
+            let list: Result<Vec<program::Expr>> =
+                list.iter().map(|expr| convert(expr, columns, context)).collect();
             program::Expr::Coalesce(list?)
         }
         _ => return Err(no_program()),

@@ -126,11 +126,14 @@ impl Conflict {
         }
         for key in keys.iter().filter(|key| self.is_meant(key)) {
             let range = match key.index {
-                None => KeyBytes { from: key.key.clone(), to: Some([key.key.as_ref(), &[0]].concat().into()) },
+                None => {
+                    KeyBytes { from: key.key.clone(), to: Some([key.key.as_ref(), &[0]].concat().into()) }
+                }
                 Some(_) => KeyBytes::of_prefix(key.key.to_vec()),
             };
             let Some(to) = range.to else { continue };
-            let condition = Condition::RangeEmpty { table: self.table.id, index: key.index, from: range.from, to };
+            let condition =
+                Condition::RangeEmpty { table: self.table.id, index: key.index, from: range.from, to };
             statement.require(&key.partition, condition)?;
         }
         Ok(())

@@ -19,14 +19,23 @@ pub fn unique_violation(catalog: &Catalog, table: &Table, index: Option<IndexId>
         return Error::new(Code::UniqueViolation, "duplicate key value violates unique constraint");
     };
     let columns: Vec<&Column> = index.parts.iter().map(|part| table.column(part.column)).collect();
-    Error::new(Code::UniqueViolation, format!("duplicate key value violates unique constraint \"{}\"", index.name))
-        .with_detail(format!("Key {} already exists.", key_text(&columns, values)))
-        .with_object(constraint(catalog, table, &index.name))
+    Error::new(
+        Code::UniqueViolation,
+        format!("duplicate key value violates unique constraint \"{}\"", index.name),
+    )
+    .with_detail(format!("Key {} already exists.", key_text(&columns, values)))
+    .with_object(constraint(catalog, table, &index.name))
 }
 
 /// As [`unique_violation`], from the key's bytes as a rejection names it.
-pub fn unique_violation_by_key(catalog: &Catalog, table: &Table, index: Option<IndexId>, key: &[u8]) -> Error {
-    let parts = index.or(table.primary_key).and_then(|id| table.find_index(id)).map_or(&[][..], |index| &index.parts);
+pub fn unique_violation_by_key(
+    catalog: &Catalog,
+    table: &Table,
+    index: Option<IndexId>,
+    key: &[u8],
+) -> Error {
+    let parts =
+        index.or(table.primary_key).and_then(|id| table.find_index(id)).map_or(&[][..], |index| &index.parts);
     let types: Vec<_> = parts.iter().map(|part| table.column(part.column).data_type).collect();
     let orders: Vec<_> = parts.iter().map(|part| part.order).collect();
     let values = key::decode_prefix(key, &types, &orders).map(|(values, _)| values).unwrap_or_default();
@@ -35,8 +44,10 @@ pub fn unique_violation_by_key(catalog: &Catalog, table: &Table, index: Option<I
 
 /// `23502`.
 pub(super) fn not_null_violation(catalog: &Catalog, table: &Table, column: &Column, row: &[Value]) -> Error {
-    let message =
-        format!("null value in column \"{}\" of relation \"{}\" violates not-null constraint", column.name, table.name);
+    let message = format!(
+        "null value in column \"{}\" of relation \"{}\" violates not-null constraint",
+        column.name, table.name
+    );
     let mut object = constraint(catalog, table, "");
     object.constraint = None;
     object.column = Some(column.name.clone());
@@ -63,7 +74,11 @@ pub(super) fn no_parent(
     let message =
         format!("insert or update on table \"{}\" violates foreign key constraint \"{name}\"", table.name);
     Error::new(Code::ForeignKeyViolation, message)
-        .with_detail(format!("Key {} is not present in table \"{}\".", key_text(columns, values), parent.name))
+        .with_detail(format!(
+            "Key {} is not present in table \"{}\".",
+            key_text(columns, values),
+            parent.name
+        ))
         .with_object(constraint(catalog, table, name))
 }
 
@@ -81,7 +96,11 @@ pub(super) fn still_referenced(
         parent.name, child.name
     );
     Error::new(Code::ForeignKeyViolation, message)
-        .with_detail(format!("Key {} is still referenced from table \"{}\".", key_text(columns, values), child.name))
+        .with_detail(format!(
+            "Key {} is still referenced from table \"{}\".",
+            key_text(columns, values),
+            child.name
+        ))
         .with_object(constraint(catalog, child, name))
 }
 
@@ -110,7 +129,8 @@ fn constraint(catalog: &Catalog, table: &Table, name: &str) -> Object {
 /// `(a, b)=(1, x)`.
 fn key_text(columns: &[&Column], values: &[Value]) -> String {
     let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-    let texts: Vec<String> = columns.iter().zip(values).map(|(column, value)| text_of(value, column)).collect();
+    let texts: Vec<String> =
+        columns.iter().zip(values).map(|(column, value)| text_of(value, column)).collect();
     format!("({})=({})", names.join(", "), texts.join(", "))
 }
 

@@ -224,7 +224,14 @@ impl Foreign {
                     let columns: Vec<_> =
                         foreign_key.columns.iter().map(|number| self.table.column(*number)).collect();
                     let values: Vec<Value> = wanted.values.iter().map(|value| value.0.clone()).collect();
-                    return Err(no_parent(&catalog, &self.table, &foreign_key.name, &columns, &values, &parent));
+                    return Err(no_parent(
+                        &catalog,
+                        &self.table,
+                        &foreign_key.name,
+                        &columns,
+                        &values,
+                        &parent,
+                    ));
                 };
                 let Base::Revision(revision) = holder.base else { continue };
                 if holder.of_statement {
@@ -239,7 +246,8 @@ impl Foreign {
                 } else if index.is_none() {
                     statement.require(&key.partition, Condition::RowExists { table, key: row_key })?;
                 } else {
-                    statement.require(&key.partition, Condition::RowRevision { table, key: row_key, revision })?;
+                    statement
+                        .require(&key.partition, Condition::RowRevision { table, key: row_key, revision })?;
                 }
             }
         }
@@ -296,22 +304,34 @@ impl Foreign {
     }
 
     /// The rows that refer to a key, locked in an explicit transaction.
-    async fn children(&self, child: &Arc<Table>, foreign_key: &ForeignKey, gone: &Gone) -> Result<Vec<Child>> {
+    async fn children(
+        &self,
+        child: &Arc<Table>,
+        foreign_key: &ForeignKey,
+        gone: &Gone,
+    ) -> Result<Vec<Child>> {
         let statement = &self.runtime.statement;
         let partition = &gone.partition;
         let refers = |values: &[Value]| {
-            pick(values, &foreign_key.columns).iter().zip(&gone.old).all(|(value, old)| !value.is_null() && value.eq_sql(old))
+            pick(values, &foreign_key.columns)
+                .iter()
+                .zip(&gone.old)
+                .all(|(value, old)| !value.is_null() && value.eq_sql(old))
         };
         let mut children = Vec::new();
         for (key, row) in self.written(child, partition) {
             let Some(row) = row else { continue };
             let values = whole_row(child, &row)?;
             if refers(&values) {
-                let base = statement.overlay.find_entry(partition, child.id, &key).map_or(Base::Absent, |entry| entry.base);
+                let base = statement
+                    .overlay
+                    .find_entry(partition, child.id, &key)
+                    .map_or(Base::Absent, |entry| entry.base);
                 children.push(Child { stored: Stored { key, row }, base, values });
             }
         }
-        let written: HashSet<Bytes> = self.written(child, partition).into_iter().map(|(key, _)| key).collect();
+        let written: HashSet<Bytes> =
+            self.written(child, partition).into_iter().map(|(key, _)| key).collect();
         let mut stored_any = false;
         let point = statement.read_point(partition).await?;
         let (index, range) = child_range(child, foreign_key, &gone.old)?;
@@ -423,7 +443,12 @@ impl Foreign {
     }
 
     /// Children go with their parent, and their own children as those say.
-    fn remove<'a>(&'a self, child: &'a Arc<Table>, partition: &'a PartitionId, rows: Vec<Child>) -> BoxFuture<'a, Result<()>> {
+    fn remove<'a>(
+        &'a self,
+        child: &'a Arc<Table>,
+        partition: &'a PartitionId,
+        rows: Vec<Child>,
+    ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let mut foreign = Foreign::new(child, &self.runtime);
             let types = child.column_types();
@@ -462,7 +487,8 @@ impl Foreign {
                 .map(|row| Change { partition: partition.clone(), stored: row.stored, base: row.base })
                 .collect();
             let (before, after) = (Batch::from_rows(&types, &before), Batch::from_rows(&types, &after));
-            apply_changes(&self.runtime, &mut writer, &mut unique, &mut foreign, &changes, &before, after).await?;
+            apply_changes(&self.runtime, &mut writer, &mut unique, &mut foreign, &changes, &before, after)
+                .await?;
             foreign.finish().await
         })
     }
@@ -474,7 +500,8 @@ fn pick(values: &[Value], columns: &[ColumnNumber]) -> Vec<Value> {
 
 fn parent_of(catalog: &model::catalog::Catalog, foreign_key: &ForeignKey) -> Result<Arc<Table>> {
     let parent = catalog.table(foreign_key.parent).cloned();
-    parent.ok_or_else(|| Error::internal(format!("the parent of foreign key \"{}\" is gone", foreign_key.name)))
+    parent
+        .ok_or_else(|| Error::internal(format!("the parent of foreign key \"{}\" is gone", foreign_key.name)))
 }
 
 /// The unique index over exactly the referred columns.
@@ -487,7 +514,9 @@ fn parent_index<'a>(parent: &'a Table, foreign_key: &ForeignKey) -> Result<&'a I
             && index.parts.iter().all(|part| foreign_key.parent_columns.contains(&part.column))
     };
     let found = parent.key().filter(|key| fits(key)).or_else(|| parent.indexes.iter().find(fits));
-    found.ok_or_else(|| Error::internal(format!("foreign key \"{}\" refers to no unique index", foreign_key.name)))
+    found.ok_or_else(|| {
+        Error::internal(format!("foreign key \"{}\" refers to no unique index", foreign_key.name))
+    })
 }
 
 /// The bytes of an index key from values given per column.
@@ -495,13 +524,18 @@ fn index_key(index: &Index, columns: &[ColumnNumber], values: &[Value]) -> Resul
     let mut bytes = Vec::new();
     for part in &index.parts {
         let Some(place) = columns.iter().position(|column| *column == part.column) else { break };
-        key::encode_part(&mut bytes, &values[place], part.order).map_err(|fault| Error::internal(fault.to_string()))?;
+        key::encode_part(&mut bytes, &values[place], part.order)
+            .map_err(|fault| Error::internal(fault.to_string()))?;
     }
     Ok(bytes.into())
 }
 
 /// Where the children of a key lie: an index that begins with the foreign key's columns, else the whole table.
-fn child_range(child: &Table, foreign_key: &ForeignKey, values: &[Value]) -> Result<(Option<IndexId>, KeyBytes)> {
+fn child_range(
+    child: &Table,
+    foreign_key: &ForeignKey,
+    values: &[Value],
+) -> Result<(Option<IndexId>, KeyBytes)> {
     let count = foreign_key.columns.len();
     let fits = |index: &&Index| {
         index.state == IndexState::Ready

@@ -96,7 +96,11 @@ impl Merge {
             let batch = batch.compact();
             for row in 0..batch.len() {
                 let one = batch.slice(row, 1).compact();
-                if one.is_null(0, self.place.key) { self.not_matched(&one).await? } else { self.matched(&one).await? }
+                if one.is_null(0, self.place.key) {
+                    self.not_matched(&one).await?
+                } else {
+                    self.matched(&one).await?
+                }
             }
             check_size(&self.runtime)?;
         }
@@ -105,7 +109,9 @@ impl Merge {
 
     /// The number of the first clause that fits.
     async fn choose(&mut self, matched: bool, input: &Batch) -> Result<Option<usize>> {
-        for (number, clause) in self.clauses.iter_mut().enumerate().filter(|(_, clause)| clause.matched == matched) {
+        for (number, clause) in
+            self.clauses.iter_mut().enumerate().filter(|(_, clause)| clause.matched == matched)
+        {
             let fits = match &mut clause.condition {
                 None => true,
                 Some(condition) => !condition.filter(&self.runtime, input.clone()).await?.is_empty(),
@@ -142,7 +148,9 @@ impl Merge {
     }
 
     async fn matched(&mut self, one: &Batch) -> Result<()> {
-        let bytes = |column: usize| one.column(column).as_texts().map(|keys| keys.get(0).to_vec()).unwrap_or_default();
+        let bytes = |column: usize| {
+            one.column(column).as_texts().map(|keys| keys.get(0).to_vec()).unwrap_or_default()
+        };
         let mut key = bytes(self.place.partition);
         key.extend(bytes(self.place.key));
         let again = !self.seen.insert(key);

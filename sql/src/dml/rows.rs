@@ -7,8 +7,7 @@ use model::{
     Code, Error, Result, Value,
     command::ENTRY_BYTES_MAX,
     id::{ColumnNumber, PartitionId},
-    key,
-    row,
+    key, row,
     schema::Table,
 };
 
@@ -79,7 +78,8 @@ impl RowWriter {
         for (place, expression) in &mut self.generated {
             let made = expression.columns(&self.runtime, &rows).await?;
             let mut columns = rows.columns().to_vec();
-            columns[*place] = made.into_iter().next().ok_or_else(|| Error::internal("a generated column was not made"))?;
+            columns[*place] =
+                made.into_iter().next().ok_or_else(|| Error::internal("a generated column was not made"))?;
             rows = Batch::new(columns, rows.len());
         }
         self.check_nulls(&rows)?;
@@ -131,8 +131,10 @@ impl RowWriter {
                 (None, None) => self.ids.make(),
             };
             bytes.clear();
-            row::encode_with(rows.width(), &mut bytes, |column, out| rows.column(column).write_stored(row, out))
-                .map_err(|fault| row_refused(&fault))?;
+            row::encode_with(rows.width(), &mut bytes, |column, out| {
+                rows.column(column).write_stored(row, out)
+            })
+            .map_err(|fault| row_refused(&fault))?;
             if bytes.len() > ROW_BYTES_MAX {
                 return Err(too_large("row is too big", bytes.len(), ROW_BYTES_MAX));
             }
@@ -150,7 +152,11 @@ impl RowWriter {
         }
         if bytes.len() > KEY_BYTES_MAX {
             let name = self.table.key().map_or("", |index| index.name.as_str());
-            return Err(too_large(&format!("index row size exceeds the maximum for index \"{name}\""), bytes.len(), KEY_BYTES_MAX));
+            return Err(too_large(
+                &format!("index row size exceeds the maximum for index \"{name}\""),
+                bytes.len(),
+                KEY_BYTES_MAX,
+            ));
         }
         Ok(Bytes::copy_from_slice(bytes))
     }

@@ -64,7 +64,8 @@ impl Targets {
             place,
             mode,
             decoder: Decoder::whole(table),
-            condition: condition.map(|condition| Expressions::condition(condition, table.columns.len() + source_width)),
+            condition: condition
+                .map(|condition| Expressions::condition(condition, table.columns.len() + source_width)),
             seen: HashSet::new(),
             table: Arc::clone(table),
         }
@@ -137,7 +138,10 @@ impl Targets {
         let mut from = 0;
         while from < found.len() {
             let partition = found[from].partition.clone();
-            let to = found[from..].iter().position(|at| at.partition != partition).map_or(found.len(), |n| from + n);
+            let to = found[from..]
+                .iter()
+                .position(|at| at.partition != partition)
+                .map_or(found.len(), |n| from + n);
             let locks = found[from..to]
                 .iter()
                 .map(|at| (Lockable::Row(self.table.id, at.stored.key.clone()), self.mode))

@@ -92,7 +92,8 @@ impl Unique {
     pub(super) async fn look_up(&mut self, keys: &[UniqueKey], mode: LockMode) -> Result<()> {
         let statement = Arc::clone(&self.runtime.statement);
         let table = self.table.id;
-        let mut wanted: Vec<UniqueKey> = keys.iter().filter(|key| !self.stored.contains_key(*key)).cloned().collect();
+        let mut wanted: Vec<UniqueKey> =
+            keys.iter().filter(|key| !self.stored.contains_key(*key)).cloned().collect();
         wanted.sort_by(|a, b| (&a.partition, a.index, &a.key).cmp(&(&b.partition, b.index, &b.key)));
         wanted.dedup();
         let mut from = 0;
@@ -169,7 +170,10 @@ impl Unique {
             Some(row) => (row, true),
             None => (statement.overlay.get(partition, self.table.id, key)?.cloned(), false),
         };
-        let base = statement.overlay.find_entry(partition, self.table.id, key).map_or(Base::Absent, |entry| entry.base);
+        let base = statement
+            .overlay
+            .find_entry(partition, self.table.id, key)
+            .map_or(Base::Absent, |entry| entry.base);
         Some(row.map(|row| Holder { stored: Stored { key: key.clone(), row }, base, of_statement }))
     }
 

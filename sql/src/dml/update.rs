@@ -95,7 +95,14 @@ impl Update {
             runtime: runtime.clone(),
             node,
             source: Some(source),
-            targets: Targets::new(table, plan.target, mode, plan.condition.as_ref(), source_types.len(), runtime),
+            targets: Targets::new(
+                table,
+                plan.target,
+                mode,
+                plan.condition.as_ref(),
+                source_types.len(),
+                runtime,
+            ),
             assigned: Assignments::new(&plan.assignments, width),
             writer: RowWriter::new(table, &plan.rules, runtime),
             unique: Unique::new(table, runtime),
@@ -121,9 +128,16 @@ impl Update {
                 .into_iter()
                 .map(|found| Change { partition: found.partition, stored: found.stored, base: found.base })
                 .collect();
-            let (after, new) =
-                remove_and_change(&self.runtime, &mut self.writer, &mut self.unique, &mut self.foreign, &changes, &before, after)
-                    .await?;
+            let (after, new) = remove_and_change(
+                &self.runtime,
+                &mut self.writer,
+                &mut self.unique,
+                &mut self.foreign,
+                &changes,
+                &before,
+                after,
+            )
+            .await?;
             moved.extend(new);
             self.runtime.count_affected(self.node, after.len() as u64);
             self.returning.add(&self.runtime, &beside(&after, &beside_it)).await?;
@@ -183,7 +197,8 @@ async fn remove_and_change(
         }
         before.read_row(row, &mut old_values);
         after.read_row(row, &mut values);
-        let old = NewRow { partition: change.partition.clone(), key: change.stored.key.clone(), row: Bytes::new() };
+        let old =
+            NewRow { partition: change.partition.clone(), key: change.stored.key.clone(), row: Bytes::new() };
         let held = unique.keys_of(&old, &old_values)?;
         let mut wanted = unique.keys_of(new, &values)?;
         wanted.retain(|key| !held.contains(key));
@@ -219,7 +234,13 @@ async fn remove_and_change(
 async fn add_moved(runtime: &Runtime, table: &Table, unique: &mut Unique, moved: Vec<Moved>) -> Result<()> {
     for Moved { new, keys, values } in moved {
         unique.refuse_taken(&keys, || values.clone(), None)?;
-        runtime.statement.write(&new.partition, table.id, new.key.clone(), Base::Absent, Some(new.row.clone()))?;
+        runtime.statement.write(
+            &new.partition,
+            table.id,
+            new.key.clone(),
+            Base::Absent,
+            Some(new.row.clone()),
+        )?;
         unique.note(&keys, &new.key);
     }
     Ok(())

@@ -88,7 +88,8 @@ impl Scope<'_> {
         if let Lifted::Constant(value) = &lifted {
             return Ok(if value.as_bool() == Some(true) { batch.clone() } else { batch.select(&[]) });
         }
-        let rows: Vec<u32> = (0..batch.len()).filter(|row| lifted.truth(*row) == Some(true)).map(|row| row as u32).collect();
+        let rows: Vec<u32> =
+            (0..batch.len()).filter(|row| lifted.truth(*row) == Some(true)).map(|row| row as u32).collect();
         Ok(if rows.len() == batch.len() { batch.clone() } else { batch.select(&rows) })
     }
 
@@ -100,7 +101,9 @@ impl Scope<'_> {
                 Ok(Lifted::Constant(self.value(expression, none)?))
             }
             Kind::Call(function, arguments) => self.lift_call(function, arguments, expression.ty, batch),
-            Kind::Operator(operator, operands) => self.lift_operator(operator, operands, expression.ty, batch),
+            Kind::Operator(operator, operands) => {
+                self.lift_operator(operator, operands, expression.ty, batch)
+            }
             Kind::And(parts) => self.lift_logic(parts, false, batch),
             Kind::Or(parts) => self.lift_logic(parts, true, batch),
             Kind::Not(value) => {
@@ -122,7 +125,9 @@ impl Scope<'_> {
             }
             Kind::Case { branches, otherwise } => self.lift_case(branches, otherwise, expression.ty, batch),
             Kind::Coalesce(parts) => self.lift_coalesce(parts, expression.ty, batch),
-            Kind::InList { value, list, negated } => self.lift_in_list(expression, value, list, *negated, batch),
+            Kind::InList { value, list, negated } => {
+                self.lift_in_list(expression, value, list, *negated, batch)
+            }
             Kind::Cast { value, explicit } => self.lift_cast(expression, value, *explicit, batch),
             Kind::Greatest(_)
             | Kind::Least(_)
@@ -148,7 +153,13 @@ impl Scope<'_> {
         expressions.iter().map(|expression| self.lift(expression, batch)).collect()
     }
 
-    fn lift_call(&mut self, function: &Function, arguments: &[Expr], ty: Type, batch: &Batch) -> Result<Lifted> {
+    fn lift_call(
+        &mut self,
+        function: &Function,
+        arguments: &[Expr],
+        ty: Type,
+        batch: &Batch,
+    ) -> Result<Lifted> {
         let lifted = self.lift_all(arguments, batch)?;
         let constant = lifted.iter().all(|argument| matches!(argument, Lifted::Constant(_)));
         let mut values = vec![Value::Null; lifted.len()];
@@ -167,7 +178,13 @@ impl Scope<'_> {
         Ok(Lifted::column(column))
     }
 
-    fn lift_operator(&mut self, operator: &Operator, operands: &[Expr], ty: Type, batch: &Batch) -> Result<Lifted> {
+    fn lift_operator(
+        &mut self,
+        operator: &Operator,
+        operands: &[Expr],
+        ty: Type,
+        batch: &Batch,
+    ) -> Result<Lifted> {
         let lifted = self.lift_all(operands, batch)?;
         if lifted.iter().any(|operand| matches!(operand, Lifted::Constant(Value::Null))) {
             return Ok(Lifted::Constant(Value::Null));
@@ -178,8 +195,13 @@ impl Scope<'_> {
             return Ok(Lifted::Constant(self.operate(operator, &values)?));
         }
         if let (Some([left, right]), [left_expr, right_expr]) = (lifted.first_chunk::<2>(), operands)
-            && let Some(column) =
-                kernel::operator(operator.symbol, (left, left_expr.ty), (right, right_expr.ty), ty, batch.len())?
+            && let Some(column) = kernel::operator(
+                operator.symbol,
+                (left, left_expr.ty),
+                (right, right_expr.ty),
+                ty,
+                batch.len(),
+            )?
         {
             return Ok(Lifted::column(column));
         }
@@ -201,8 +223,11 @@ impl Scope<'_> {
             if open.is_empty() {
                 break;
             }
-            let lifted =
-                if open.len() == rows { self.lift(part, batch)? } else { self.lift(part, &batch.select(&open))? };
+            let lifted = if open.len() == rows {
+                self.lift(part, batch)?
+            } else {
+                self.lift(part, &batch.select(&open))?
+            };
             let mut undecided = Vec::with_capacity(open.len());
             for (place, row) in open.iter().enumerate() {
                 match lifted.truth(place) {
@@ -223,7 +248,13 @@ impl Scope<'_> {
         Ok(Lifted::column(Column::bools(values, nulls)))
     }
 
-    fn lift_case(&mut self, branches: &[(Expr, Expr)], otherwise: &Expr, ty: Type, batch: &Batch) -> Result<Lifted> {
+    fn lift_case(
+        &mut self,
+        branches: &[(Expr, Expr)],
+        otherwise: &Expr,
+        ty: Type,
+        batch: &Batch,
+    ) -> Result<Lifted> {
         let mut pieces = Pieces::new(ty, batch.len());
         let mut open: Vec<u32> = (0..batch.len() as u32).collect();
         for (condition, result) in branches {
@@ -261,8 +292,12 @@ impl Scope<'_> {
                 Lifted::Constant(value) => value.is_null(),
             };
             let last = index + 1 == parts.len();
-            let rest: Vec<u32> =
-                open.iter().enumerate().filter(|(place, _)| !last && is_null(*place)).map(|(_, row)| *row).collect();
+            let rest: Vec<u32> = open
+                .iter()
+                .enumerate()
+                .filter(|(place, _)| !last && is_null(*place))
+                .map(|(_, row)| *row)
+                .collect();
             if rest.is_empty() && open.len() == batch.len() {
                 return Ok(lifted);
             }
@@ -281,7 +316,8 @@ impl Scope<'_> {
         negated: bool,
         batch: &Batch,
     ) -> Result<Lifted> {
-        let constant = |item: &Expr| matches!(item.kind, Kind::Constant(_) | Kind::Parameter(_) | Kind::Outer(_));
+        let constant =
+            |item: &Expr| matches!(item.kind, Kind::Constant(_) | Kind::Parameter(_) | Kind::Outer(_));
         if list.is_empty() || !list.iter().all(constant) {
             return self.by_row(expression, batch);
         }

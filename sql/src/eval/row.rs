@@ -76,7 +76,9 @@ impl Scope<'_> {
                 }
                 Ok(if null { Value::Null } else { Value::Bool(false) })
             }
-            Kind::Not(value) => Ok(self.value(value, row)?.as_bool().map_or(Value::Null, |value| Value::Bool(!value))),
+            Kind::Not(value) => {
+                Ok(self.value(value, row)?.as_bool().map_or(Value::Null, |value| Value::Bool(!value)))
+            }
             Kind::Case { branches, otherwise } => {
                 for (condition, result) in branches {
                     if self.value(condition, row)?.as_bool() == Some(true) {
@@ -132,7 +134,8 @@ impl Scope<'_> {
             }
             Kind::Array(elements) => self.array(elements, expression.ty, row),
             Kind::Row(fields) => {
-                let values = fields.iter().map(|field| self.value(field, row)).collect::<Result<Arc<[Value]>>>()?;
+                let values =
+                    fields.iter().map(|field| self.value(field, row)).collect::<Result<Arc<[Value]>>>()?;
                 Ok(Value::Record(values))
             }
             Kind::Subscript { array, subscripts } => {
@@ -150,10 +153,17 @@ impl Scope<'_> {
 
     pub(super) fn parameter(&self, index: usize) -> Result<Value> {
         let value = self.context.parameters.get(index).cloned();
-        value.ok_or_else(|| Error::new(Code::UndefinedParameter, format!("there is no parameter ${}", index + 1)))
+        value.ok_or_else(|| {
+            Error::new(Code::UndefinedParameter, format!("there is no parameter ${}", index + 1))
+        })
     }
 
-    fn call<R: Row + ?Sized>(&mut self, function: &Function, arguments: Operands<'_>, row: &R) -> Result<Value> {
+    fn call<R: Row + ?Sized>(
+        &mut self,
+        function: &Function,
+        arguments: Operands<'_>,
+        row: &R,
+    ) -> Result<Value> {
         match arguments {
             [one] => {
                 let arguments = [self.value(one, row)?];
@@ -164,7 +174,8 @@ impl Scope<'_> {
                 self.apply(function, &arguments)
             }
             arguments => {
-                let values = arguments.iter().map(|argument| self.value(argument, row)).collect::<Result<Vec<_>>>()?;
+                let values =
+                    arguments.iter().map(|argument| self.value(argument, row)).collect::<Result<Vec<_>>>()?;
                 self.apply(function, &values)
             }
         }
@@ -183,7 +194,12 @@ impl Scope<'_> {
         }
     }
 
-    fn operator<R: Row + ?Sized>(&mut self, operator: &Operator, operands: Operands<'_>, row: &R) -> Result<Value> {
+    fn operator<R: Row + ?Sized>(
+        &mut self,
+        operator: &Operator,
+        operands: Operands<'_>,
+        row: &R,
+    ) -> Result<Value> {
         match operands {
             [operand] => {
                 let operands = [self.value(operand, row)?];
@@ -193,7 +209,11 @@ impl Scope<'_> {
                 let operands = [self.value(left, row)?, self.value(right, row)?];
                 self.operate(operator, &operands)
             }
-            _ => Err(Error::internal(format!("operator {} was given {} operands", operator.symbol, operands.len()))),
+            _ => Err(Error::internal(format!(
+                "operator {} was given {} operands",
+                operator.symbol,
+                operands.len()
+            ))),
         }
     }
 
@@ -236,7 +256,12 @@ impl Scope<'_> {
         nest(element, &values)
     }
 
-    fn subscript<R: Row + ?Sized>(&mut self, array: &Value, subscripts: &[Subscript], row: &R) -> Result<Value> {
+    fn subscript<R: Row + ?Sized>(
+        &mut self,
+        array: &Value,
+        subscripts: &[Subscript],
+        row: &R,
+    ) -> Result<Value> {
         let Value::Array(array) = array else { return Ok(Value::Null) };
         let slice = subscripts.iter().any(|subscript| matches!(subscript, Subscript::Slice(..)));
         if !slice {
@@ -276,7 +301,13 @@ impl Scope<'_> {
         }
     }
 
-    pub(super) fn any_all(&mut self, operator: &Operator, left: &Value, array: &Value, all: bool) -> Result<Value> {
+    pub(super) fn any_all(
+        &mut self,
+        operator: &Operator,
+        left: &Value,
+        array: &Value,
+        all: bool,
+    ) -> Result<Value> {
         let Value::Array(array) = array else { return Ok(Value::Null) };
         let mut null = false;
         let mut operands = [left.clone(), Value::Null];

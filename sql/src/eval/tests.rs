@@ -22,11 +22,15 @@ fn value_of(ty: Type) -> BoxedStrategy<Value> {
     let value = match ty {
         Type::Int4 => prop_oneof![(-3..4i32), Just(i32::MAX), Just(i32::MIN)].prop_map(Value::Int4).boxed(),
         Type::Int8 => prop_oneof![(-3..4i64), Just(i64::MAX), Just(i64::MIN)].prop_map(Value::Int8).boxed(),
-        Type::Float8 => prop::sample::select(vec![0.0, -0.0, 1.5, -2.0, f64::NAN, f64::INFINITY, f64::MAX, 1e-308])
-            .prop_map(Value::Float8)
-            .boxed(),
+        Type::Float8 => {
+            prop::sample::select(vec![0.0, -0.0, 1.5, -2.0, f64::NAN, f64::INFINITY, f64::MAX, 1e-308])
+                .prop_map(Value::Float8)
+                .boxed()
+        }
         Type::Numeric => (-30..30i64, 0..3u16)
-            .prop_map(|(digits, scale)| Numeric::from_parts(i128::from(digits), scale).map_or(Value::Null, Value::Numeric))
+            .prop_map(|(digits, scale)| {
+                Numeric::from_parts(i128::from(digits), scale).map_or(Value::Null, Value::Numeric)
+            })
             .boxed(),
         Type::Text => "[ab%_]{0,4}".prop_map(Value::text).boxed(),
         Type::Bool => any::<bool>().prop_map(Value::Bool).boxed(),
@@ -107,16 +111,20 @@ fn conditions(below: u32) -> Vec<BoxedStrategy<Expr>> {
             .prop_map(move |parts| Expr::new(kind(parts), Type::Bool))
             .boxed()
     };
-    let not = expr(Type::Bool, below).prop_map(|value| Expr::new(Kind::Not(Box::new(value)), Type::Bool)).boxed();
+    let not =
+        expr(Type::Bool, below).prop_map(|value| Expr::new(Kind::Not(Box::new(value)), Type::Bool)).boxed();
     let is_null = (expr(Type::Text, below), any::<bool>())
         .prop_map(|(value, negated)| Expr::new(Kind::IsNull { value: Box::new(value), negated }, Type::Bool))
         .boxed();
     let is_truth = (expr(Type::Bool, below), any::<Option<bool>>(), any::<bool>())
-        .prop_map(|(value, truth, negated)| Expr::new(Kind::IsTruth { value: Box::new(value), truth, negated }, Type::Bool))
+        .prop_map(|(value, truth, negated)| {
+            Expr::new(Kind::IsTruth { value: Box::new(value), truth, negated }, Type::Bool)
+        })
         .boxed();
     let in_list = prop::sample::select(TYPES.to_vec())
         .prop_flat_map(move |ty| {
-            let items = prop::collection::vec(value_of(ty).prop_map(move |value| Expr::constant(value, ty)), 0..20);
+            let items =
+                prop::collection::vec(value_of(ty).prop_map(move |value| Expr::constant(value, ty)), 0..20);
             (expr(ty, below), items, any::<bool>())
         })
         .prop_map(|(value, list, negated)| {
@@ -137,7 +145,9 @@ fn conditions(below: u32) -> Vec<BoxedStrategy<Expr>> {
     let any_all = (expr(Type::Int4, below), prop::collection::vec(value_of(Type::Int4), 0..4), any::<bool>())
         .prop_map(|(left, values, all)| {
             let found = operator("=", left.clone(), left.clone());
-            let Some(Kind::Operator(operator, _)) = found.map(|expr| expr.kind) else { return Expr::bool(true) };
+            let Some(Kind::Operator(operator, _)) = found.map(|expr| expr.kind) else {
+                return Expr::bool(true);
+            };
             let array = Value::Array(Array::from_values(Scalar::Int4, values).into());
             let array = Box::new(Expr::constant(array, Type::Array(Scalar::Int4)));
             Expr::new(Kind::AnyAll { operator, left: Box::new(left), array, all }, Type::Bool)

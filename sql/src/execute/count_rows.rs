@@ -2,13 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{
-    Result, Type,
-    id::PartitionId,
-    port::BoxFuture,
-    read::At,
-    schema::Table,
-};
+use model::{Result, Type, id::PartitionId, port::BoxFuture, read::At, schema::Table};
 
 use super::{Operator, Runtime, range::partitions};
 use crate::{
@@ -36,7 +30,8 @@ impl CountRows {
         statement.note_table_read(partition, table, point.revision);
         let at = At::Point(point);
         let truncated = overlay.is_truncated(partition, table);
-        let mut count = if truncated { 0 } else { statement.dispatch.count(partition, table, &at).await? as i64 };
+        let mut count =
+            if truncated { 0 } else { statement.dispatch.count(partition, table, &at).await? as i64 };
         let mut unknown = Vec::new();
         for (key, entry) in overlay.table(partition, table).into_iter().flatten() {
             count += i64::from(entry.row.is_some());

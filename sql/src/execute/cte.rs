@@ -82,7 +82,11 @@ async fn rows_of(runtime: &Runtime, pending: &tokio::sync::Mutex<Pending>) -> Re
 }
 
 /// Starts a plan with its common table expressions.
-pub(super) fn open(expressions: &[CommonTable], input: &Plan, runtime: &Runtime) -> Result<Box<dyn Operator>> {
+pub(super) fn open(
+    expressions: &[CommonTable],
+    input: &Plan,
+    runtime: &Runtime,
+) -> Result<Box<dyn Operator>> {
     for common in expressions {
         runtime.shelf.put_pending(common, &runtime.outer);
     }

@@ -53,7 +53,7 @@ impl Distinct {
 
     async fn source(&mut self) -> Result<Option<Batch>> {
         if let Some(reader) = &mut self.reading {
-            return reader.next();
+            return reader.next_batch();
         }
         match &mut self.input {
             Some(input) => input.next().await,
@@ -87,7 +87,8 @@ impl Distinct {
                 if self.depth >= DEPTH_MAX {
                     return Err(self.charge.refusal(self.seen.heap_bytes()));
                 }
-                let files = (0..PARTS).map(|_| self.runtime.spill.create(&self.types)).collect::<Result<Vec<_>>>()?;
+                let files =
+                    (0..PARTS).map(|_| self.runtime.spill.create(&self.types)).collect::<Result<Vec<_>>>()?;
                 self.spilling = Some(files);
             }
             return Ok(batch.select(&fresh));

@@ -69,7 +69,8 @@ impl Expressions {
     /// Expressions over an input of so many columns.
     pub(crate) fn new(expressions: &[Expr], width: usize) -> Self {
         let mut subqueries = Vec::new();
-        let list: Vec<Expr> = expressions.iter().cloned().map(|expr| take_out(expr, width, &mut subqueries)).collect();
+        let list: Vec<Expr> =
+            expressions.iter().cloned().map(|expr| take_out(expr, width, &mut subqueries)).collect();
         let volatile = list.iter().map(|expr| expr.volatility() == Volatility::Volatile).collect();
         Self { list, width, subqueries, volatile }
     }
@@ -78,7 +79,8 @@ impl Expressions {
     pub(crate) fn condition(condition: &Expr, width: usize) -> Self {
         let mut parts = Vec::new();
         condition.clone().split_and(&mut parts);
-        let (mut plain, rest): (Vec<Expr>, Vec<Expr>) = parts.into_iter().partition(|part| !has_subquery(part));
+        let (mut plain, rest): (Vec<Expr>, Vec<Expr>) =
+            parts.into_iter().partition(|part| !has_subquery(part));
         plain.extend(rest);
         Self::new(&plain, width)
     }
@@ -166,7 +168,12 @@ impl Expressions {
     }
 
     /// The values of each expression for one row of values.
-    pub(crate) async fn row(&mut self, runtime: &Runtime, row: &[Value], types: &[Type]) -> Result<Vec<Value>> {
+    pub(crate) async fn row(
+        &mut self,
+        runtime: &Runtime,
+        row: &[Value],
+        types: &[Type],
+    ) -> Result<Vec<Value>> {
         if self.subqueries.is_empty() {
             let mut values = Vec::with_capacity(self.list.len());
             for expr in &self.list {
@@ -359,7 +366,10 @@ impl Subquery {
                 let element = self.ty.element().and_then(Type::scalar);
                 let element = element.ok_or_else(|| Error::internal("ARRAY() of a type without arrays"))?;
                 let batches = collect(operator.as_mut()).await?;
-                let values = batches.iter().flat_map(|batch| (0..batch.len()).map(|row| batch.value(row, 0))).collect();
+                let values = batches
+                    .iter()
+                    .flat_map(|batch| (0..batch.len()).map(|row| batch.value(row, 0)))
+                    .collect();
                 Ok(Known::Value(Value::Array(Arc::new(Array::from_values(element, values)))))
             }
             Ask::Compare { operators, all, .. } => {
@@ -402,7 +412,13 @@ impl Subquery {
     }
 
     /// One row's left operands with every answer.
-    fn compare(&self, runtime: &Runtime, left: &[Arc<Column>], row: usize, answers: &Answers) -> Result<Value> {
+    fn compare(
+        &self,
+        runtime: &Runtime,
+        left: &[Arc<Column>],
+        row: usize,
+        answers: &Answers,
+    ) -> Result<Value> {
         let Ask::Compare { operators, all, .. } = &self.ask else { return Ok(Value::Null) };
         let left: Vec<Value> = left.iter().map(|column| column.value(row)).collect();
         let mut unknown = false;
@@ -519,7 +535,9 @@ pub(super) fn is_volatile(plan: &Plan) -> bool {
             expressions.iter().any(|expr| expr.volatility() == Volatility::Volatile)
         }
         crate::plan::Node::Filter { condition, .. } => condition.volatility() == Volatility::Volatile,
-        crate::plan::Node::Values(rows) => rows.iter().flatten().any(|expr| expr.volatility() == Volatility::Volatile),
+        crate::plan::Node::Values(rows) => {
+            rows.iter().flatten().any(|expr| expr.volatility() == Volatility::Volatile)
+        }
         crate::plan::Node::FunctionScan(_) | crate::plan::Node::ProjectSet { .. } => true,
         _ => false,
     };

@@ -13,7 +13,10 @@ use model::{
     Code, Error, Result, Type, Value,
     catalog::{ADMIN, Catalog, Change, Object},
     command::{Command, Condition, Effect, LockSet, Outcome, Receipt, Rejection, Write},
-    id::{Boot, ColumnNumber, DatabaseId, Epoch, IndexId, NodeId, PartitionId, Revision, SchemaId, SequenceId, SessionId, ShardId, TableId},
+    id::{
+        Boot, ColumnNumber, DatabaseId, Epoch, IndexId, NodeId, PartitionId, Revision, SchemaId, SequenceId,
+        SessionId, ShardId, TableId,
+    },
     key::{self, KeyPart},
     port::{BoxFuture, Dispatch, LockRequest, Lockable, Locked, Reply},
     read::{At, Page, ReadPoint, Scan, Stored},
@@ -55,7 +58,13 @@ pub(crate) struct Memory {
 
 impl Memory {
     pub(crate) fn new(tables: Vec<Table>) -> Arc<Self> {
-        let schema = model::schema::Schema { id: SCHEMA, database: DATABASE, name: "public".into(), owner: ADMIN, comment: None };
+        let schema = model::schema::Schema {
+            id: SCHEMA,
+            database: DATABASE,
+            name: "public".into(),
+            owner: ADMIN,
+            comment: None,
+        };
         let mut put = vec![Object::Schema(schema)];
         put.extend(tables.into_iter().map(Object::Table));
         let catalog = Catalog::default().apply(&Change { put, ..Change::default() }).expect("new tables");
@@ -124,14 +133,22 @@ impl Memory {
         }
     }
 
-    fn apply(&self, partition: &PartitionId, conditions: &[Condition], writes: &[Write]) -> std::result::Result<(), Rejection> {
+    fn apply(
+        &self,
+        partition: &PartitionId,
+        conditions: &[Condition],
+        writes: &[Write],
+    ) -> std::result::Result<(), Rejection> {
         let revision = 1 + self.revision.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         for condition in conditions {
             let rows = self.rows.lock();
-            let found = |table: &TableId, key: &Bytes| rows.get(&(partition.clone(), *table)).and_then(|rows| rows.get(key)).cloned();
+            let found = |table: &TableId, key: &Bytes| {
+                rows.get(&(partition.clone(), *table)).and_then(|rows| rows.get(key)).cloned()
+            };
             match condition {
                 Condition::RowRevision { table, key, revision } => {
-                    let now = found(table, key).map(|row| Revision(row::RowView::new(&row).expect("a row").revision()));
+                    let now = found(table, key)
+                        .map(|row| Revision(row::RowView::new(&row).expect("a row").revision()));
                     if now != Some(*revision) {
                         return Err(Rejection::RowChanged { table: *table, key: key.clone() });
                     }
@@ -140,7 +157,9 @@ impl Memory {
                     return Err(Rejection::RowMissing { table: *table, key: key.clone() });
                 }
                 Condition::RangeEmpty { table, index: None, from, to } => {
-                    let range = rows.get(&(partition.clone(), *table)).map(|rows| rows.range(from.clone()..to.clone()).count());
+                    let range = rows
+                        .get(&(partition.clone(), *table))
+                        .map(|rows| rows.range(from.clone()..to.clone()).count());
                     if range.is_some_and(|count| count > 0) {
                         return Err(Rejection::RangeChanged { table: *table });
                     }
@@ -202,7 +221,10 @@ impl Dispatch for Memory {
 
     fn execute(&self, command: Command, _lock_wait: Duration) -> Reply<Outcome> {
         let outcome = match self.apply(&command.partition, &command.conditions, &command.writes) {
-            Ok(()) => Outcome::Applied(Receipt { revision: Revision(1), effects: vec![Effect::Rows(1); command.writes.len()] }),
+            Ok(()) => Outcome::Applied(Receipt {
+                revision: Revision(1),
+                effects: vec![Effect::Rows(1); command.writes.len()],
+            }),
             Err(rejection) => Outcome::Rejected(rejection),
         };
         Reply::now(Ok(outcome))
@@ -223,7 +245,8 @@ impl Dispatch for Memory {
     ) -> Reply<Vec<Option<Stored>>> {
         let all = self.ordered(partition, table, index);
         let find = |key: &Bytes| {
-            let fits = |at: &&(Bytes, Stored)| if index.is_some() { at.0.starts_with(key) } else { at.0 == *key };
+            let fits =
+                |at: &&(Bytes, Stored)| if index.is_some() { at.0.starts_with(key) } else { at.0 == *key };
             all.iter().find(fits).map(|(_, stored)| stored.clone())
         };
         Reply::now(Ok(keys.iter().map(find).collect()))
@@ -231,8 +254,11 @@ impl Dispatch for Memory {
 
     fn scan(&self, scan: Scan) -> Reply<Page> {
         let inside = |key: &Bytes| *key >= scan.from && scan.to.as_ref().is_none_or(|to| key < to);
-        let mut all: Vec<(Bytes, Stored)> =
-            self.ordered(&scan.partition, scan.table, scan.index).into_iter().filter(|(key, _)| inside(key)).collect();
+        let mut all: Vec<(Bytes, Stored)> = self
+            .ordered(&scan.partition, scan.table, scan.index)
+            .into_iter()
+            .filter(|(key, _)| inside(key))
+            .collect();
         if scan.reverse {
             all.reverse();
         }
@@ -274,9 +300,10 @@ impl Dispatch for Memory {
                 Lockable::Row(table, key) => {
                     self.ordered(&request.partition, *table, None).into_iter().find(|(at, _)| at == key)
                 }
-                Lockable::Unique(table, index, key) => {
-                    self.ordered(&request.partition, *table, Some(*index)).into_iter().find(|(at, _)| at.starts_with(key))
-                }
+                Lockable::Unique(table, index, key) => self
+                    .ordered(&request.partition, *table, Some(*index))
+                    .into_iter()
+                    .find(|(at, _)| at.starts_with(key)),
                 Lockable::Table(_) => None,
             };
             Locked::Held { row: row.map(|(_, stored)| stored), waited: false }

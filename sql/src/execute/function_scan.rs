@@ -36,7 +36,8 @@ impl FunctionScan {
         for call in &self.plan.calls {
             calls.push(match call {
                 SetExpr::Scalar(expr) => {
-                    let values = Expressions::new(std::slice::from_ref(expr), 0).row(&self.runtime, &[], &[]).await?;
+                    let values =
+                        Expressions::new(std::slice::from_ref(expr), 0).row(&self.runtime, &[], &[]).await?;
                     Call { width: 1, rows: Some(Box::new(std::iter::once(Ok(values)))) }
                 }
                 SetExpr::Set { function, arguments, types } => {
@@ -50,7 +51,11 @@ impl FunctionScan {
 }
 
 /// The rows of one call; none for a strict function with a null argument.
-pub(super) fn start(runtime: &Runtime, function: &Function, arguments: &[Value]) -> Result<Option<RowIterator>> {
+pub(super) fn start(
+    runtime: &Runtime,
+    function: &Function,
+    arguments: &[Value],
+) -> Result<Option<RowIterator>> {
     if function.strict && arguments.iter().any(Value::is_null) {
         return Ok(None);
     }
@@ -70,7 +75,8 @@ impl Operator for FunctionScan {
                 self.calls = Some(self.begin().await?);
             }
             let Some(calls) = &mut self.calls else { return Ok(None) };
-            let mut columns: Vec<Column> = self.types.iter().map(|ty| Column::with_capacity(*ty, 0)).collect();
+            let mut columns: Vec<Column> =
+                self.types.iter().map(|ty| Column::with_capacity(*ty, 0)).collect();
             let mut count = 0;
             while count < ROWS {
                 let mut any = false;

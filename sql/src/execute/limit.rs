@@ -21,7 +21,11 @@ pub(super) struct Limit {
 enum State {
     Fresh,
     /// So many rows to leave out, then so many to give (none for all).
-    Counting { skip: u64, left: Option<u64>, last: Option<Vec<u8>> },
+    Counting {
+        skip: u64,
+        left: Option<u64>,
+        last: Option<Vec<u8>>,
+    },
     Done,
 }
 

@@ -40,7 +40,12 @@ enum Outcome {
 }
 
 impl LockRows {
-    pub(super) fn new(plan: &plan::LockRows, input: Box<dyn Operator>, width: usize, runtime: &Runtime) -> Self {
+    pub(super) fn new(
+        plan: &plan::LockRows,
+        input: Box<dyn Operator>,
+        width: usize,
+        runtime: &Runtime,
+    ) -> Self {
         Self {
             runtime: runtime.clone(),
             input,
@@ -76,7 +81,9 @@ impl LockRows {
         }
         let bytes = |column: usize| {
             let texts = one.column(column).as_texts();
-            texts.map(|texts| texts.get(0)).ok_or_else(|| Error::internal("the place of a row to lock is not bytes"))
+            texts
+                .map(|texts| texts.get(0))
+                .ok_or_else(|| Error::internal("the place of a row to lock is not bytes"))
         };
         Ok(Some((
             PartitionId::parse(bytes(target.partition)?)?,
@@ -122,7 +129,8 @@ impl LockRows {
         let Some((partition, key, _)) = self.place(one, at)? else { return Ok(one.clone()) };
         let lock = &self.tables[at];
         let wanted: Vec<plan::ScanColumn> = lock.columns.iter().map(|(_, what)| *what).collect();
-        let made = Decoder::new(&lock.table, &wanted).decode(&partition, &[Stored { key, row: stored.clone() }])?;
+        let made =
+            Decoder::new(&lock.table, &wanted).decode(&partition, &[Stored { key, row: stored.clone() }])?;
         let mut columns = one.columns().to_vec();
         for ((place, _), column) in lock.columns.iter().zip(made.columns()) {
             columns[*place] = Arc::clone(column);

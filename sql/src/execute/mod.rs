@@ -49,9 +49,9 @@ use crate::{
 };
 
 pub(crate) use expressions::{Expressions, evaluate_patiently};
-pub(crate) use scan::whole_row;
 pub use range::{KeyBytes, key_range, partition_of};
 pub use runtime::{Cancel, Reason, Reserve, Runtime};
+pub(crate) use scan::whole_row;
 pub use statistics::{NodeStatistics, Statistics};
 
 /// One node at work.
@@ -77,14 +77,22 @@ fn open_node(plan: &Plan, runtime: &Runtime) -> Result<Box<dyn Operator>> {
         Node::Scan(scan) => Box::new(scan::Scan::new(scan, runtime)),
         Node::SystemScan(scan) => Box::new(system_scan::SystemScan::new(scan, runtime)),
         Node::FunctionScan(scan) => Box::new(function_scan::FunctionScan::new(scan, types, runtime)),
-        Node::CountRows { table, partitions } => Box::new(count_rows::CountRows::new(table, partitions, runtime)),
-        Node::Filter { input, condition } => Box::new(filter::Filter::new(open(input, runtime)?, condition, width_of(input), runtime)),
+        Node::CountRows { table, partitions } => {
+            Box::new(count_rows::CountRows::new(table, partitions, runtime))
+        }
+        Node::Filter { input, condition } => {
+            Box::new(filter::Filter::new(open(input, runtime)?, condition, width_of(input), runtime))
+        }
         Node::Project { input, expressions } => {
             Box::new(project::Project::new(open(input, runtime)?, expressions, width_of(input), runtime))
         }
-        Node::ProjectSet { input, expressions } => {
-            Box::new(project_set::ProjectSet::new(open(input, runtime)?, expressions, width_of(input), types, runtime))
-        }
+        Node::ProjectSet { input, expressions } => Box::new(project_set::ProjectSet::new(
+            open(input, runtime)?,
+            expressions,
+            width_of(input),
+            types,
+            runtime,
+        )),
         Node::Join(join) => {
             let (left, right) = (open(&join.left, runtime)?, open(&join.right, runtime)?);
             match join.strategy {
@@ -94,8 +102,12 @@ fn open_node(plan: &Plan, runtime: &Runtime) -> Result<Box<dyn Operator>> {
             }
         }
         Node::Apply(apply) => apply::start(apply, open(&apply.left, runtime)?, runtime),
-        Node::Aggregate(aggregate) => aggregate::open(aggregate, open(&aggregate.input, runtime)?, types, runtime),
-        Node::Window(window) => Box::new(window::Window::new(window, open(&window.input, runtime)?, types, runtime)),
+        Node::Aggregate(aggregate) => {
+            aggregate::open(aggregate, open(&aggregate.input, runtime)?, types, runtime)
+        }
+        Node::Window(window) => {
+            Box::new(window::Window::new(window, open(&window.input, runtime)?, types, runtime))
+        }
         Node::Sort { input, keys } => {
             Box::new(sort::Sort::new(open(input, runtime)?, keys, types_of(input), runtime))
         }
@@ -115,7 +127,9 @@ fn open_node(plan: &Plan, runtime: &Runtime) -> Result<Box<dyn Operator>> {
             width_of(input),
             runtime,
         )),
-        Node::Distinct { input } => Box::new(distinct::Distinct::new(open(input, runtime)?, types_of(input), runtime)),
+        Node::Distinct { input } => {
+            Box::new(distinct::Distinct::new(open(input, runtime)?, types_of(input), runtime))
+        }
         Node::DistinctOn { input, keys } => {
             Box::new(distinct::DistinctOn::new(open(input, runtime)?, keys, width_of(input), runtime))
         }
@@ -127,8 +141,12 @@ fn open_node(plan: &Plan, runtime: &Runtime) -> Result<Box<dyn Operator>> {
         Node::Recursive { id, initial, recursive, all } => {
             Box::new(recursive::Recursive::new(*id, open(initial, runtime)?, recursive, *all, types, runtime))
         }
-        Node::LockRows(lock) => Box::new(lock_rows::LockRows::new(lock, open(&lock.input, runtime)?, types.len(), runtime)),
-        Node::Insert(insert) => Box::new(dml::Insert::new(plan.id, insert, open(&insert.source, runtime)?, runtime)),
+        Node::LockRows(lock) => {
+            Box::new(lock_rows::LockRows::new(lock, open(&lock.input, runtime)?, types.len(), runtime))
+        }
+        Node::Insert(insert) => {
+            Box::new(dml::Insert::new(plan.id, insert, open(&insert.source, runtime)?, runtime))
+        }
         Node::Update(update) => Box::new(dml::Update::new(
             plan.id,
             update,

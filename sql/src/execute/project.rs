@@ -15,7 +15,12 @@ pub(super) struct Project {
 }
 
 impl Project {
-    pub(super) fn new(input: Box<dyn Operator>, expressions: &[Expr], width: usize, runtime: &Runtime) -> Self {
+    pub(super) fn new(
+        input: Box<dyn Operator>,
+        expressions: &[Expr],
+        width: usize,
+        runtime: &Runtime,
+    ) -> Self {
         Self {
             runtime: runtime.clone(),
             input,

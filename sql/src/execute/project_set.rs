@@ -78,8 +78,10 @@ impl Current {
             match shape {
                 Shape::Scalar => at += 1,
                 Shape::Set { function, arguments, .. } => {
-                    let values: Vec<Value> =
-                        self.columns[at..at + arguments].iter().map(|column| column.value(self.row)).collect();
+                    let values: Vec<Value> = self.columns[at..at + arguments]
+                        .iter()
+                        .map(|column| column.value(self.row))
+                        .collect();
                     at += arguments;
                     sets.push(start(runtime, function, &values)?);
                 }
@@ -127,7 +129,8 @@ impl Current {
 impl Operator for ProjectSet {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Batch>>> {
         Box::pin(async move {
-            let mut columns: Vec<Column> = self.types.iter().map(|ty| Column::with_capacity(*ty, 0)).collect();
+            let mut columns: Vec<Column> =
+                self.types.iter().map(|ty| Column::with_capacity(*ty, 0)).collect();
             let mut count = 0;
             while count < ROWS {
                 let Some(current) = &mut self.current else {

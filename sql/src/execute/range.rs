@@ -160,7 +160,11 @@ pub fn partition_of(table: &Table, values: &[Value]) -> Result<PartitionId> {
 }
 
 /// The partitions that are read.
-pub(crate) async fn partitions(runtime: &Runtime, table: &Table, which: &Partitions) -> Result<Vec<PartitionId>> {
+pub(crate) async fn partitions(
+    runtime: &Runtime,
+    table: &Table,
+    which: &Partitions,
+) -> Result<Vec<PartitionId>> {
     match which {
         Partitions::Default => Ok(vec![PartitionId::default_of(table.database, table.schema)]),
         Partitions::One(exprs) => {

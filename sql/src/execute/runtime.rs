@@ -172,7 +172,7 @@ impl Cancel {
 
 /// Runs a long computation where it holds up nobody.
 pub(super) async fn blocking<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(compute).await.map_err(|fault| {
-        Error::internal("a computation of a statement did not end").with_source(fault)
-    })
+    tokio::task::spawn_blocking(compute)
+        .await
+        .map_err(|fault| Error::internal("a computation of a statement did not end").with_source(fault))
 }

@@ -24,7 +24,7 @@ use model::{
 
 use super::{
     Expressions, KeyBytes, Operator, Runtime,
-    range::{key_range, parts_of, partitions, whole_keys},
+    range::{key_range, partitions, parts_of, whole_keys},
 };
 use crate::{
     batch::{Batch, stored::Decoder},
@@ -250,7 +250,8 @@ fn index_of(access: &Access) -> Option<IndexId> {
 }
 
 fn revision_of(row: &[u8]) -> Result<model::id::Revision> {
-    let view = RowView::new(row).map_err(|fault| Error::new(model::Code::DataCorrupted, fault.to_string()))?;
+    let view =
+        RowView::new(row).map_err(|fault| Error::new(model::Code::DataCorrupted, fault.to_string()))?;
     Ok(model::id::Revision(view.revision()))
 }
 
@@ -279,7 +280,12 @@ impl Operator for Scan {
 }
 
 impl Pages {
-    async fn open(runtime: &Runtime, plan: &plan::Scan, partition: PartitionId, range: KeyBytes) -> Result<Self> {
+    async fn open(
+        runtime: &Runtime,
+        plan: &plan::Scan,
+        partition: PartitionId,
+        range: KeyBytes,
+    ) -> Result<Self> {
         let statement = &runtime.statement;
         let point = statement.read_point(&partition).await?;
         statement.note_table_read(&partition, plan.table.id, point.revision);
@@ -290,14 +296,30 @@ impl Pages {
             }
             _ => VecDeque::new(),
         };
-        let mut pages =
-            Self { partition, point, range, edge: None, coming: None, second: None, given: 0, rows_max: FIRST_PAGE_ROWS, written, upper: None };
+        let mut pages = Self {
+            partition,
+            point,
+            range,
+            edge: None,
+            coming: None,
+            second: None,
+            given: 0,
+            rows_max: FIRST_PAGE_ROWS,
+            written,
+            upper: None,
+        };
         pages.ask(runtime, plan, index, None).await;
         Ok(pages)
     }
 
     /// Sends for the page at `edge`, none for the first one.
-    async fn ask(&mut self, runtime: &Runtime, plan: &plan::Scan, index: Option<IndexId>, edge: Option<Bytes>) {
+    async fn ask(
+        &mut self,
+        runtime: &Runtime,
+        plan: &plan::Scan,
+        index: Option<IndexId>,
+        edge: Option<Bytes>,
+    ) {
         let (mut from, mut to) = (self.range.from.clone(), self.range.to.clone());
         if let Some(edge) = &edge {
             if plan.reverse { to = Some(edge.clone()) } else { from = edge.clone() }
@@ -322,7 +344,12 @@ impl Pages {
         });
     }
 
-    async fn next(&mut self, runtime: &Runtime, plan: &plan::Scan, index: Option<IndexId>) -> Result<Option<Vec<Stored>>> {
+    async fn next(
+        &mut self,
+        runtime: &Runtime,
+        plan: &plan::Scan,
+        index: Option<IndexId>,
+    ) -> Result<Option<Vec<Stored>>> {
         if let Some(second) = self.second.take() {
             self.ask(runtime, plan, index, Some(second)).await;
         }
@@ -374,7 +401,13 @@ impl Pages {
         Ok(())
     }
 
-    fn merge_primary(&self, runtime: &Runtime, plan: &plan::Scan, page: Page, here: Option<Bytes>) -> Vec<Stored> {
+    fn merge_primary(
+        &self,
+        runtime: &Runtime,
+        plan: &plan::Scan,
+        page: Page,
+        here: Option<Bytes>,
+    ) -> Vec<Stored> {
         let place = (self.partition.clone(), plan.table.id);
         let (low, high) = if plan.reverse { (page.next.clone(), here) } else { (here, page.next.clone()) };
         let from = low.unwrap_or_else(|| self.range.from.clone());
@@ -384,7 +417,13 @@ impl Pages {
     }
 
     /// Stored rows that were written are left out; written rows come where their index keys stand.
-    fn merge_index(&mut self, runtime: &Runtime, plan: &plan::Scan, page: Page, index: IndexId) -> Result<Vec<Stored>> {
+    fn merge_index(
+        &mut self,
+        runtime: &Runtime,
+        plan: &plan::Scan,
+        page: Page,
+        index: IndexId,
+    ) -> Result<Vec<Stored>> {
         let overlay = &runtime.statement.overlay;
         let table = &plan.table;
         let parts = parts_of(table, Some(index))?;
@@ -420,7 +459,9 @@ fn middle_by_value(table: &Table, from: &[u8], last: &[u8]) -> Option<Bytes> {
     let part = table.key()?.parts.first()?;
     let ty = table.column(part.column).data_type;
     let first = |bytes: &[u8]| {
-        key::decode_prefix(bytes, &[ty], &[part.order]).ok().and_then(|(values, _)| values.first().and_then(Value::as_i64))
+        key::decode_prefix(bytes, &[ty], &[part.order])
+            .ok()
+            .and_then(|(values, _)| values.first().and_then(Value::as_i64))
     };
     let (low, high) = (first(from)?, first(last)?);
     let middle = low.checked_add(high.checked_sub(low)? / 2)?;
@@ -479,7 +520,8 @@ fn index_key(table: &Table, parts: &[IndexPart], stored: &Stored) -> Result<Byte
     let mut bytes = Vec::new();
     for part in parts {
         let value = column_of(table, &stored.row, part.column)?;
-        key::encode_part(&mut bytes, &value, part.order).map_err(|fault| Error::internal(fault.to_string()))?;
+        key::encode_part(&mut bytes, &value, part.order)
+            .map_err(|fault| Error::internal(fault.to_string()))?;
     }
     bytes.extend_from_slice(&stored.key);
     Ok(bytes.into())

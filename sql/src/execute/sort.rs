@@ -149,7 +149,11 @@ impl Sorter {
     fn merge_to_file(&mut self) -> Result<spill::Reader> {
         let types = self.run_types();
         let mut file = self.runtime.spill.create(&types)?;
-        let mut merge = Merge::new(std::mem::take(&mut self.runs), self.types.clone(), self.runtime.budget.charge("a sort"))?;
+        let mut merge = Merge::new(
+            std::mem::take(&mut self.runs),
+            self.types.clone(),
+            self.runtime.budget.charge("a sort"),
+        )?;
         while let Some(batch) = merge.next(true)? {
             self.runtime.cancel.check()?;
             file.write(&batch)?;
@@ -226,7 +230,7 @@ impl Merge {
     fn new(files: Vec<spill::Reader>, types: Vec<Type>, charge: Charge) -> Result<Self> {
         let mut merge = Self { runs: Vec::new(), heads: BinaryHeap::new(), types, _charge: charge };
         for mut file in files {
-            if let Some(batch) = file.next()? {
+            if let Some(batch) = file.next_batch()? {
                 merge.runs.push(Run { file, batch, row: 0 });
                 merge.push_head(merge.runs.len() - 1);
             }
@@ -259,7 +263,7 @@ impl Merge {
             count += 1;
             at.row += 1;
             if at.row == at.batch.len() {
-                match at.file.next()? {
+                match at.file.next_batch()? {
                     Some(batch) => (at.batch, at.row) = (batch, 0),
                     None => continue,
                 }
@@ -280,13 +284,18 @@ pub(super) struct Sort {
 }
 
 enum State {
-    Taking(Option<Sorter>),
+    Taking(Option<Box<Sorter>>),
     Giving(Sorted),
 }
 
 impl Sort {
-    pub(super) fn new(input: Box<dyn Operator>, keys: &[SortKey], types: Vec<Type>, runtime: &Runtime) -> Self {
-        Self { input, state: State::Taking(Some(Sorter::new(keys, types, runtime))) }
+    pub(super) fn new(
+        input: Box<dyn Operator>,
+        keys: &[SortKey],
+        types: Vec<Type>,
+        runtime: &Runtime,
+    ) -> Self {
+        Self { input, state: State::Taking(Some(Box::new(Sorter::new(keys, types, runtime)))) }
     }
 }
 
@@ -367,7 +376,11 @@ impl TopN {
         if wanted == 0 {
             return Ok(Given::Rows(Vec::new().into_iter()));
         }
-        let mut top = Top::new(wanted as usize, self.types.clone(), self.runtime.budget.charge("the first rows of an order"));
+        let mut top = Top::new(
+            wanted as usize,
+            self.types.clone(),
+            self.runtime.budget.charge("the first rows of an order"),
+        );
         while let Some(batch) = self.input.next().await? {
             self.runtime.pace().await?;
             let columns = self.keys.columns(&self.runtime, &batch).await?;

@@ -17,7 +17,7 @@ pub(super) struct Values {
 
 impl Values {
     pub(super) fn new(rows: &[Vec<Expr>], types: Vec<Type>, runtime: &Runtime) -> Self {
-        Self { runtime: runtime.clone(), rows: rows.to_vec().into_iter(), types }
+        Self { runtime: runtime.clone(), rows: Vec::from(rows).into_iter(), types }
     }
 }
 
@@ -25,7 +25,8 @@ impl Operator for Values {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Batch>>> {
         Box::pin(async move {
             self.runtime.pace().await?;
-            let mut columns: Vec<Column> = self.types.iter().map(|ty| Column::with_capacity(*ty, 1)).collect();
+            let mut columns: Vec<Column> =
+                self.types.iter().map(|ty| Column::with_capacity(*ty, 1)).collect();
             let mut count = 0;
             for row in self.rows.by_ref().take(ROWS) {
                 let values = Expressions::new(&row, 0).row(&self.runtime, &[], &[]).await?;

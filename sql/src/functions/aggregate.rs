@@ -52,8 +52,18 @@ fn sums(d: &mut Definitions) {
     d.add("avg", [Type::Int8], Type::Numeric, Body::Aggregate(|_| Box::new(IntegerAverage::default())));
     d.add("sum", [Type::Numeric], Type::Numeric, Body::Aggregate(|_| Box::new(ExactSum::new(false))));
     d.add("avg", [Type::Numeric], Type::Numeric, Body::Aggregate(|_| Box::new(ExactSum::new(true))));
-    d.add("sum", [Type::Float4], Type::Float4, Body::Aggregate(|_| Box::new(FloatSum::new(FloatResult::Single))));
-    d.add("sum", [Type::Float8], Type::Float8, Body::Aggregate(|_| Box::new(FloatSum::new(FloatResult::Double))));
+    d.add(
+        "sum",
+        [Type::Float4],
+        Type::Float4,
+        Body::Aggregate(|_| Box::new(FloatSum::new(FloatResult::Single))),
+    );
+    d.add(
+        "sum",
+        [Type::Float8],
+        Type::Float8,
+        Body::Aggregate(|_| Box::new(FloatSum::new(FloatResult::Double))),
+    );
     for data_type in [Type::Float4, Type::Float8] {
         let average = Body::Aggregate(|_| Box::new(FloatSum::new(FloatResult::Average)));
         d.add("avg", [data_type], Type::Float8, average);
@@ -174,7 +184,10 @@ impl Accumulator for FloatSum {
             FloatResult::Double | FloatResult::Average => self.sum + value,
         };
         if sum.is_infinite() && self.sum.is_finite() && value.is_finite() {
-            return Err(model::Error::new(model::Code::NumericValueOutOfRange, "value out of range: overflow"));
+            return Err(model::Error::new(
+                model::Code::NumericValueOutOfRange,
+                "value out of range: overflow",
+            ));
         }
         self.sum = sum;
         self.count += 1;
@@ -282,6 +295,9 @@ impl Accumulator for Extreme {
     }
 }
 
+/// What makes the state of an aggregate for one group.
+type Make = fn(&[Type]) -> Box<dyn Accumulator>;
+
 fn statistics(d: &mut Definitions) {
     const SPREADS: [(&str, Spread); 6] = [
         ("variance", Spread { root: false, sample: true }),
@@ -298,13 +314,12 @@ fn statistics(d: &mut Definitions) {
         Box::new(FloatSpread::new(Spread { root: ROOT, sample: SAMPLE }))
     }
     for (name, spread) in SPREADS {
-        let (of_numbers, of_floats): (fn(&[Type]) -> Box<dyn Accumulator>, fn(&[Type]) -> Box<dyn Accumulator>) =
-            match (spread.root, spread.sample) {
-                (true, true) => (exact::<true, true>, approximate::<true, true>),
-                (true, false) => (exact::<true, false>, approximate::<true, false>),
-                (false, true) => (exact::<false, true>, approximate::<false, true>),
-                (false, false) => (exact::<false, false>, approximate::<false, false>),
-            };
+        let (of_numbers, of_floats): (Make, Make) = match (spread.root, spread.sample) {
+            (true, true) => (exact::<true, true>, approximate::<true, true>),
+            (true, false) => (exact::<true, false>, approximate::<true, false>),
+            (false, true) => (exact::<false, true>, approximate::<false, true>),
+            (false, false) => (exact::<false, false>, approximate::<false, false>),
+        };
         for data_type in [Type::Int2, Type::Int4, Type::Int8, Type::Numeric] {
             d.add(name, [data_type], Type::Numeric, Body::Aggregate(of_numbers));
         }
@@ -312,7 +327,7 @@ fn statistics(d: &mut Definitions) {
             d.add(name, [data_type], Type::Float8, Body::Aggregate(of_floats));
         }
     }
-    const PAIRS: [(&str, fn(&[Type]) -> Box<dyn Accumulator>); 11] = [
+    const PAIRS: [(&str, Make); 11] = [
         ("corr", |_| Box::new(Pair::new(|p| p.correlation()))),
         ("covar_pop", |_| Box::new(Pair::new(|p| Some(p.xy / p.count)))),
         ("covar_samp", |_| Box::new(Pair::new(|p| (p.count > 1.0).then(|| p.xy / (p.count - 1.0))))),
@@ -374,7 +389,11 @@ impl Accumulator for ExactSpread {
         if deviation.is_zero() || deviation.signum() < 0 {
             return Ok(Value::Numeric(Numeric::from(0_i64)));
         }
-        let divisor = if self.spread.sample { count.mul(&Numeric::from(self.count - 1))? } else { count.mul(&count)? };
+        let divisor = if self.spread.sample {
+            count.mul(&Numeric::from(self.count - 1))?
+        } else {
+            count.mul(&count)?
+        };
         let variance = deviation.div(&divisor)?;
         Ok(Value::Numeric(if self.spread.root { variance.sqrt()? } else { variance }))
     }
@@ -472,9 +491,24 @@ fn logic(d: &mut Definitions) {
     }
     d.add("bool_or", [Type::Bool], Type::Bool, Body::Aggregate(|_| Box::new(Fold::new(or))));
     for data_type in [Type::Int2, Type::Int4, Type::Int8] {
-        d.add("bit_and", [data_type], data_type, Body::Aggregate(|_| Box::new(Fold::new(|l, r| bits(l, r, |l, r| l & r)))));
-        d.add("bit_or", [data_type], data_type, Body::Aggregate(|_| Box::new(Fold::new(|l, r| bits(l, r, |l, r| l | r)))));
-        d.add("bit_xor", [data_type], data_type, Body::Aggregate(|_| Box::new(Fold::new(|l, r| bits(l, r, |l, r| l ^ r)))));
+        d.add(
+            "bit_and",
+            [data_type],
+            data_type,
+            Body::Aggregate(|_| Box::new(Fold::new(|l, r| bits(l, r, |l, r| l & r)))),
+        );
+        d.add(
+            "bit_or",
+            [data_type],
+            data_type,
+            Body::Aggregate(|_| Box::new(Fold::new(|l, r| bits(l, r, |l, r| l | r)))),
+        );
+        d.add(
+            "bit_xor",
+            [data_type],
+            data_type,
+            Body::Aggregate(|_| Box::new(Fold::new(|l, r| bits(l, r, |l, r| l ^ r)))),
+        );
     }
 }
 
@@ -522,8 +556,13 @@ impl Accumulator for Fold {
 }
 
 fn collecting(d: &mut Definitions) {
-    d.add("string_agg", [Type::Text, Type::Text], Type::Text, Body::Aggregate(|_| Box::new(Joined::default())))
-        .lenient();
+    d.add(
+        "string_agg",
+        [Type::Text, Type::Text],
+        Type::Text,
+        Body::Aggregate(|_| Box::new(Joined::default())),
+    )
+    .lenient();
     d.add(
         "array_agg",
         [Accepts::NonArray],
@@ -536,7 +575,9 @@ fn collecting(d: &mut Definitions) {
     .lenient();
     const ANY: Accepts = Accepts::Any;
     d.add("json_agg", [ANY], Type::Json, Body::Aggregate(|_| Box::new(JsonArray(None)))).lenient().stable();
-    d.add("jsonb_agg", [ANY], Type::Jsonb, Body::Aggregate(|_| Box::new(JsonbArray::default()))).lenient().stable();
+    d.add("jsonb_agg", [ANY], Type::Jsonb, Body::Aggregate(|_| Box::new(JsonbArray::default())))
+        .lenient()
+        .stable();
     d.add("json_object_agg", [ANY, ANY], Type::Json, Body::Aggregate(|_| Box::new(JsonObject(None))))
         .lenient()
         .stable();
@@ -707,7 +748,9 @@ impl Accumulator for JsonbObject {
 }
 
 fn windows(d: &mut Definitions) {
-    use WindowFunction::{CumeDist, DenseRank, FirstValue, Lag, LastValue, Lead, NthValue, Ntile, PercentRank, Rank, RowNumber};
+    use WindowFunction::{
+        CumeDist, DenseRank, FirstValue, Lag, LastValue, Lead, NthValue, Ntile, PercentRank, Rank, RowNumber,
+    };
     for (name, gives, function) in [
         ("row_number", Type::Int8, RowNumber),
         ("rank", Type::Int8, Rank),
@@ -727,4 +770,3 @@ fn windows(d: &mut Definitions) {
     let parameters = [Accepts::Element, Accepts::Exact(Type::Int4)];
     d.add("nth_value", parameters, Gives::Element, Body::Window(NthValue)).lenient();
 }
-

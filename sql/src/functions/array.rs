@@ -17,11 +17,16 @@ pub(super) fn define(d: &mut Definitions) {
     d.infix("||", ARRAY, ARRAY, Gives::Array, |_, a| concatenate(array_of(&a[0]), array_of(&a[1])));
     d.infix("||", ARRAY, ELEMENT, Gives::Array, |_, a| push(array_of(&a[0]), &a[1], false));
     d.infix("||", ELEMENT, ARRAY, Gives::Array, |_, a| push(array_of(&a[1]), &a[0], true));
-    d.infix("@>", ARRAY, ARRAY, Type::Bool, |_, a| Ok(Value::Bool(contains(array_of(&a[0]), array_of(&a[1])))));
-    d.infix("<@", ARRAY, ARRAY, Type::Bool, |_, a| Ok(Value::Bool(contains(array_of(&a[1]), array_of(&a[0])))));
+    d.infix("@>", ARRAY, ARRAY, Type::Bool, |_, a| {
+        Ok(Value::Bool(contains(array_of(&a[0]), array_of(&a[1]))))
+    });
+    d.infix("<@", ARRAY, ARRAY, Type::Bool, |_, a| {
+        Ok(Value::Bool(contains(array_of(&a[1]), array_of(&a[0]))))
+    });
     d.infix("&&", ARRAY, ARRAY, Type::Bool, |_, a| {
         let (left, right) = (array_of(&a[0]), array_of(&a[1]));
-        let shared = |value: &Value| !value.is_null() && right.values().iter().any(|other| value.eq_sql(other));
+        let shared =
+            |value: &Value| !value.is_null() && right.values().iter().any(|other| value.eq_sql(other));
         Ok(Value::Bool(left.values().iter().any(shared)))
     });
     d.scalar("array_append", [ARRAY, ELEMENT], Gives::Array, |_, a| match (&a[0], &a[1]) {
@@ -83,12 +88,9 @@ pub(super) fn define(d: &mut Definitions) {
         let kept = array.values()[..array.len() - count].to_vec();
         Ok(Value::Array(Array::from_values(array.element(), kept).into()))
     });
-    d.scalar(
-        "array_fill",
-        [ELEMENT, Accepts::Exact(Type::Array(Element::Int4))],
-        Gives::Array,
-        |_, a| fill(&a[0], &a[1]),
-    )
+    d.scalar("array_fill", [ELEMENT, Accepts::Exact(Type::Array(Element::Int4))], Gives::Array, |_, a| {
+        fill(&a[0], &a[1])
+    })
     .lenient();
 }
 
@@ -97,7 +99,10 @@ const ELEMENTS_MAX: usize = 16 * 1024 * 1024;
 
 fn fill(value: &Value, lengths: &Value) -> Result<Value> {
     let Some(lengths) = lengths.as_array() else {
-        return Err(Error::new(Code::NullValueNotAllowed, "dimension array or low bound array cannot be null"));
+        return Err(Error::new(
+            Code::NullValueNotAllowed,
+            "dimension array or low bound array cannot be null",
+        ));
     };
     let mut dimensions = Vec::new();
     let mut count = 1_usize;

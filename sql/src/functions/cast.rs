@@ -22,8 +22,8 @@ use crate::context::Context;
 pub fn find(from: Type, to: Type) -> Option<CastContext> {
     use CastContext::{Assignment, Explicit, Implicit};
     use Type::{
-        Bool, Bpchar, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric, Oid, Regclass,
-        Regproc, Regtype, Text, Time, Timestamp, Timestamptz, Unknown, Varchar,
+        Bool, Bpchar, Char, Date, Float4, Float8, Int2, Int4, Int8, Interval, Json, Jsonb, Name, Numeric,
+        Oid, Regclass, Regproc, Regtype, Text, Time, Timestamp, Timestamptz, Unknown, Varchar,
     };
     if from == to || from == Unknown {
         return Some(Implicit);
@@ -54,7 +54,9 @@ pub fn find(from: Type, to: Type) -> Option<CastContext> {
         (Bool, Int4) | (Int4, Bool) => Some(Explicit),
         (Bool, Text | Varchar | Bpchar) => Some(Assignment),
         (Date, Timestamp | Timestamptz) | (Timestamp, Timestamptz) | (Time, Interval) => Some(Implicit),
-        (Timestamp, Date | Time) | (Timestamptz, Date | Time | Timestamp) | (Interval, Time) => Some(Assignment),
+        (Timestamp, Date | Time) | (Timestamptz, Date | Time | Timestamp) | (Interval, Time) => {
+            Some(Assignment)
+        }
         (Json, Jsonb) | (Jsonb, Json) => Some(Assignment),
         (Jsonb, Bool | Int2 | Int4 | Int8 | Numeric | Float4 | Float8) => Some(Explicit),
         (Int2 | Int4 | Int8, to) if to.is_oid() && to != Type::Xid && to != Type::Cid => Some(Implicit),
@@ -108,19 +110,23 @@ fn convert(context: &mut Context, value: &Value, from: Type, to: Type, typmod: T
         return Ok(value.clone());
     }
     match to {
-        Type::Int2 => match integral(value, from, "smallint")? {
-            Some(number) => Ok(Value::Int2(number.try_into().map_err(|_| ValueError::out_of_range("smallint"))?)),
+        Type::Int2 => match integral(value, "smallint")? {
+            Some(number) => {
+                Ok(Value::Int2(number.try_into().map_err(|_| ValueError::out_of_range("smallint"))?))
+            }
             None => parse(context, value, to, typmod),
         },
-        Type::Int4 => match (value, integral(value, from, "integer")?) {
-            (_, Some(number)) => Ok(Value::Int4(number.try_into().map_err(|_| ValueError::out_of_range("integer"))?)),
+        Type::Int4 => match (value, integral(value, "integer")?) {
+            (_, Some(number)) => {
+                Ok(Value::Int4(number.try_into().map_err(|_| ValueError::out_of_range("integer"))?))
+            }
             (Value::Bool(truth), None) => Ok(Value::Int4(i32::from(*truth))),
             (Value::Text(letter), None) if from == Type::Char => {
                 Ok(Value::Int4(letter.as_bytes().first().map_or(0, |byte| i32::from(*byte as i8))))
             }
             _ => parse(context, value, to, typmod),
         },
-        Type::Int8 => match integral(value, from, "bigint")? {
+        Type::Int8 => match integral(value, "bigint")? {
             Some(number) => Ok(Value::Int8(number)),
             None => parse(context, value, to, typmod),
         },
@@ -158,10 +164,12 @@ fn convert(context: &mut Context, value: &Value, from: Type, to: Type, typmod: T
                 None => parse(context, value, to, typmod),
             },
         },
-        Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace | Type::Regrole => match value.as_i64() {
-            Some(number) => oid(number),
-            None => named(context, text(value), to),
-        },
+        Type::Regclass | Type::Regtype | Type::Regproc | Type::Regnamespace | Type::Regrole => {
+            match value.as_i64() {
+                Some(number) => oid(number),
+                None => named(context, text(value), to),
+            }
+        }
         to if to.is_text() => into_text(context, value, from, to),
         _ => match value {
             Value::Array(_) => Ok(value.clone()),
@@ -171,28 +179,36 @@ fn convert(context: &mut Context, value: &Value, from: Type, to: Type, typmod: T
 }
 
 /// The integer a number means, rounded as PostgreSQL rounds; none if the value is no number.
-fn integral(value: &Value, from: Type, name: &'static str) -> Result<Option<i64>> {
+fn integral(value: &Value, name: &'static str) -> Result<Option<i64>> {
     let out_of_range = || Error::from(ValueError::out_of_range(name));
     match value {
         Value::Numeric(number) => {
             if number.is_nan() {
-                return Err(Error::unsupported(format!("cannot convert NaN to {name}"), "NaN has no integer form."));
+                return Err(Error::unsupported(
+                    format!("cannot convert NaN to {name}"),
+                    "NaN has no integer form.",
+                ));
             }
             if number.is_infinite() {
-                return Err(Error::unsupported(format!("cannot convert infinity to {name}"), "Infinity has no integer form."));
+                return Err(Error::unsupported(
+                    format!("cannot convert infinity to {name}"),
+                    "Infinity has no integer form.",
+                ));
             }
             number.round(0).to_i64().map(Some).ok_or_else(out_of_range)
         }
         Value::Float4(_) | Value::Float8(_) => {
             let rounded = float(value).round_ties_even();
             // 2^63 is exact as a float; the range is half open.
-            if rounded.is_nan() || !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded) {
+            if rounded.is_nan()
+                || !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&rounded)
+            {
                 return Err(out_of_range());
             }
             Ok(Some(rounded as i64))
         }
         Value::Jsonb(document) => match document.root() {
-            Node::Number(number) => integral(&Value::Numeric(number.to_numeric()), from, name),
+            Node::Number(number) => integral(&Value::Numeric(number.to_numeric()), name),
             other => Err(json_mismatch(other, name)),
         },
         other => Ok(other.as_i64()),
@@ -277,6 +293,8 @@ fn into_text(context: &Context, value: &Value, from: Type, to: Type) -> Result<V
     let source: Text = match value {
         Value::Text(source) if from == Type::Bpchar && to != Type::Bpchar => trim_blanks(source).into(),
         Value::Text(source) => source.clone(),
+        // A cast writes the word, the type's own text form is a letter.
+        Value::Bool(truth) => if *truth { "true" } else { "false" }.into(),
         other => written(context, other, from).into(),
     };
     if to == Type::Name && source.len() > 63 {
@@ -325,7 +343,8 @@ pub(crate) fn relation_name(context: &Context, oid: u32) -> String {
     } else if let Some(sequence) = catalog.sequence(SequenceId(oid)) {
         (sequence.schema, sequence.name.clone())
     } else {
-        let indexes = catalog.tables().flat_map(|table| table.indexes.iter().map(move |index| (table.schema, index)));
+        let indexes =
+            catalog.tables().flat_map(|table| table.indexes.iter().map(move |index| (table.schema, index)));
         match indexes.into_iter().find(|(_, index)| index.id.0 == oid) {
             Some((schema, index)) => (schema, index.name.clone()),
             None => {
@@ -358,7 +377,9 @@ fn named(context: &Context, source: &str, to: Type) -> Result<Value> {
                 let parts = super::session::split_identifier(source)?;
                 let name = parts.last().map_or("", String::as_str);
                 match crate::pg_catalog::find_relation(name) {
-                    Some(oid) if parts.len() == 1 || parts[parts.len() - 2] == "pg_catalog" => Ok(Value::Oid(oid)),
+                    Some(oid) if parts.len() == 1 || parts[parts.len() - 2] == "pg_catalog" => {
+                        Ok(Value::Oid(oid))
+                    }
                     _ => missing(Code::UndefinedTable, "relation"),
                 }
             }

@@ -59,10 +59,14 @@ fn definitions(d: &mut Definitions) {
         d.scalar(name, [Type::PgNodeTree, O, B], T, |_, a| Ok(Value::text(text(&a[0])))).optional(1).stable();
     }
     d.scalar("pg_get_indexdef", [O, I, B], T, |context, a| {
-        let Some((table, index)) = definition::find_index(&context.catalog, id(&a[0])) else { return Ok(Value::Null) };
+        let Some((table, index)) = definition::find_index(&context.catalog, id(&a[0])) else {
+            return Ok(Value::Null);
+        };
         let place = a.get(1).map_or(0, int4);
         Ok(match usize::try_from(place - 1) {
-            Ok(place) if place < index.parts.len() => Value::text(definition::index_part_name(table, index, place)),
+            Ok(place) if place < index.parts.len() => {
+                Value::text(definition::index_part_name(table, index, place))
+            }
             Ok(_) => Value::text(""),
             Err(_) => Value::text(definition::index_definition(context, table, index)),
         })
@@ -89,7 +93,10 @@ fn definitions(d: &mut Definitions) {
     .stable();
     d.scalar("pg_get_serial_sequence", [T, T], T, |context, a| {
         let Some((schema, relation)) = super::session::find_relation(context, text(&a[0]))? else {
-            return Err(Error::new(Code::UndefinedTable, format!("relation \"{}\" does not exist", text(&a[0]))));
+            return Err(Error::new(
+                Code::UndefinedTable,
+                format!("relation \"{}\" does not exist", text(&a[0])),
+            ));
         };
         let model::catalog::Relation::Table(table) = relation else { return Ok(Value::Null) };
         let Some(table) = context.catalog.table(table) else { return Ok(Value::Null) };
@@ -114,7 +121,9 @@ fn definitions(d: &mut Definitions) {
         Ok(maybe(pg_catalog::find_function(id(&a[0])).map(pg_catalog::function_result)))
     })
     .stable();
-    for name in ["pg_get_ruledef", "pg_get_triggerdef", "pg_get_functiondef", "pg_get_statisticsobjdef_columns"] {
+    for name in
+        ["pg_get_ruledef", "pg_get_triggerdef", "pg_get_functiondef", "pg_get_statisticsobjdef_columns"]
+    {
         d.scalar(name, [O, B], T, |_, _| Ok(Value::Null)).optional(1).stable();
     }
     d.scalar("pg_encoding_to_char", [I], Type::Name, |_, a| {
@@ -180,7 +189,8 @@ fn visibility(d: &mut Definitions) {
         if !exists {
             return Ok(Value::Null);
         }
-        let information = pg_catalog::relations().any(|at| at.oid == oid && at.schema == "information_schema");
+        let information =
+            pg_catalog::relations().any(|at| at.oid == oid && at.schema == "information_schema");
         // A name is shown with its schema exactly when the search path does not lead to it.
         let qualified = super::session::split_identifier(&name).is_ok_and(|parts| parts.len() > 1);
         Ok(Value::Bool(!information && !qualified))
@@ -202,7 +212,8 @@ fn visibility(d: &mut Definitions) {
     d.scalar("pg_relation_is_publishable", [Type::Regclass], B, |_, _| Ok(Value::Bool(false))).stable();
     d.scalar("pg_is_other_temp_schema", [O], B, |_, _| Ok(Value::Bool(false))).stable();
     d.scalar("pg_my_temp_schema", (), O, |_, _| Ok(Value::Oid(0))).stable();
-    d.scalar("pg_has_role", [Type::Name, T], B, |context, a| member(context, context.current_user, &a[0])).stable();
+    d.scalar("pg_has_role", [Type::Name, T], B, |context, a| member(context, context.current_user, &a[0]))
+        .stable();
     d.scalar("pg_has_role", [O, T], B, |context, a| member(context, context.current_user, &a[0])).stable();
     d.scalar("pg_has_role", [Type::Name, Type::Name, T], B, |context, a| {
         let user = role(context, &a[0])?;
@@ -215,7 +226,9 @@ fn role(context: &Context, value: &Value) -> Result<RoleId> {
     match value {
         Value::Text(name) => match context.catalog.find_role(name) {
             Some(role) => Ok(role.id),
-            None => Err(Error::new(Code::UndefinedObject, format!("role \"{}\" does not exist", name.as_str()))),
+            None => {
+                Err(Error::new(Code::UndefinedObject, format!("role \"{}\" does not exist", name.as_str())))
+            }
         },
         other => Ok(RoleId(id(other))),
     }
@@ -237,7 +250,9 @@ fn roles_of(context: &Context, user: RoleId) -> Vec<RoleId> {
     while let Some(at) = roles.get(next).copied() {
         next += 1;
         if let Some(role) = context.catalog.role(at) {
-            roles.extend(role.member_of.iter().filter(|group| !roles.contains(group)).copied().collect::<Vec<_>>());
+            roles.extend(
+                role.member_of.iter().filter(|group| !roles.contains(group)).copied().collect::<Vec<_>>(),
+            );
         }
     }
     roles
@@ -247,7 +262,10 @@ fn roles_of(context: &Context, user: RoleId) -> Vec<RoleId> {
 fn privileges(d: &mut Definitions) {
     for name in ["has_table_privilege", "has_sequence_privilege", "has_any_column_privilege"] {
         for object in [T, O] {
-            d.scalar(name, [object, T], B, |context, a| on_table(context, context.current_user, &a[0], &a[1])).stable();
+            d.scalar(name, [object, T], B, |context, a| {
+                on_table(context, context.current_user, &a[0], &a[1])
+            })
+            .stable();
             for user in [Type::Name, O] {
                 d.scalar(name, [user, object, T], B, |context, a| {
                     let user = role(context, &a[0])?;
@@ -318,7 +336,13 @@ fn parse_privileges(list: &Value) -> Result<Vec<(Privilege, bool)>> {
     text(list).split(',').map(one).collect()
 }
 
-fn granted(context: &Context, user: RoleId, objects: &[Object], owner: RoleId, list: &Value) -> Result<Value> {
+fn granted(
+    context: &Context,
+    user: RoleId,
+    objects: &[Object],
+    owner: RoleId,
+    list: &Value,
+) -> Result<Value> {
     let wanted = parse_privileges(list)?;
     let roles = roles_of(context, user);
     if is_superuser(context, user) || roles.contains(&owner) {
@@ -330,7 +354,9 @@ fn granted(context: &Context, user: RoleId, objects: &[Object], owner: RoleId, l
                 Grantee::Public => true,
                 Grantee::Role(role) => roles.contains(&role),
             };
-            to && objects.contains(&grant.object) && grant.privilege == *privilege && (grant.grantable || !grantable)
+            to && objects.contains(&grant.object)
+                && grant.privilege == *privilege
+                && (grant.grantable || !grantable)
         })
     };
     Ok(Value::Bool(wanted.iter().any(holds)))
@@ -356,16 +382,18 @@ fn on_table(context: &Context, user: RoleId, relation: &Value, list: &Value) -> 
         other => id(other),
     };
     let catalog = &context.catalog;
-    let owner = match (catalog.table(TableId(oid)), catalog.view(TableId(oid)), catalog.sequence(SequenceId(oid))) {
-        (Some(table), ..) => table.owner,
-        (_, Some(view), _) => view.owner,
-        (.., Some(sequence)) => sequence.owner,
-        _ if pg_catalog::relation_name(oid).is_some() => {
-            let reads = parse_privileges(list)?.iter().any(|(privilege, _)| *privilege == Privilege::Select);
-            return Ok(Value::Bool(reads || is_superuser(context, user)));
-        }
-        _ => return Ok(Value::Null),
-    };
+    let owner =
+        match (catalog.table(TableId(oid)), catalog.view(TableId(oid)), catalog.sequence(SequenceId(oid))) {
+            (Some(table), ..) => table.owner,
+            (_, Some(view), _) => view.owner,
+            (.., Some(sequence)) => sequence.owner,
+            _ if pg_catalog::relation_name(oid).is_some() => {
+                let reads =
+                    parse_privileges(list)?.iter().any(|(privilege, _)| *privilege == Privilege::Select);
+                return Ok(Value::Bool(reads || is_superuser(context, user)));
+            }
+            _ => return Ok(Value::Null),
+        };
     granted(context, user, &[Object::Table(TableId(oid))], owner, list)
 }
 
@@ -410,7 +438,10 @@ fn on_database(context: &Context, user: RoleId, database: &Value, list: &Value) 
 fn sizes(d: &mut Definitions) {
     d.scalar("pg_size_pretty", [Type::Int8], T, |_, a| Ok(Value::text(pretty(int(&a[0]))))).stable();
     d.scalar("txid_current", (), Type::Int8, |_, _| {
-        Err(Error::unsupported("transaction ids do not exist here", "Use a row's _revision to order changes."))
+        Err(Error::unsupported(
+            "transaction ids do not exist here",
+            "Use a row's _revision to order changes.",
+        ))
     })
     .volatile();
     d.scalar("pg_jit_available", (), B, |_, _| Ok(Value::Bool(false))).stable();

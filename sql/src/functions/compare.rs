@@ -55,11 +55,9 @@ pub(super) fn define(d: &mut Definitions) {
     all(d, Type::Bpchar, Type::Bpchar, bodies::<Blanks>());
     all(d, Accepts::Array, Accepts::Array, by_value());
     all(d, Type::Record, Type::Record, by_value());
-    for (left, right) in [
-        (Type::Date, Type::Timestamp),
-        (Type::Date, Type::Timestamptz),
-        (Type::Timestamp, Type::Timestamptz),
-    ] {
+    for (left, right) in
+        [(Type::Date, Type::Timestamp), (Type::Date, Type::Timestamptz), (Type::Timestamp, Type::Timestamptz)]
+    {
         all(d, left, right, bodies::<Moments>());
         all(d, right, left, bodies::<Moments>());
     }
@@ -71,7 +69,12 @@ pub(super) fn define(d: &mut Definitions) {
     d.infix("=", Type::Xid, Type::Int4, Type::Bool, by_value()[0]);
 }
 
-fn all(d: &mut Definitions, left: impl IntoAccepts + Copy, right: impl IntoAccepts + Copy, bodies: [Scalar; 6]) {
+fn all(
+    d: &mut Definitions,
+    left: impl IntoAccepts + Copy,
+    right: impl IntoAccepts + Copy,
+    bodies: [Scalar; 6],
+) {
     for (symbol, body) in SYMBOLS.into_iter().zip(bodies) {
         d.infix(symbol, left, right, Type::Bool, body);
     }

@@ -70,7 +70,8 @@ fn clock(d: &mut Definitions) {
     d.scalar("clock_timestamp", (), TZ, |context, _| Ok(Value::Timestamptz(context.clock.wall()))).volatile();
     d.scalar("current_date", (), D, |context, _| Ok(Value::Date(local(context).date()))).stable();
     d.scalar("localtimestamp", (), TS, |context, _| Ok(Value::Timestamp(local(context)))).stable();
-    d.scalar("localtime", (), T, |context, _| Ok(local(context).time().map_or(Value::Null, Value::Time))).stable();
+    d.scalar("localtime", (), T, |context, _| Ok(local(context).time().map_or(Value::Null, Value::Time)))
+        .stable();
     d.scalar("timeofday", (), Type::Text, |context, _| {
         Ok(Value::text(super::io::write(context, &Value::Timestamptz(context.clock.wall()), TZ)))
     })
@@ -86,7 +87,9 @@ fn of_dates(d: &mut Definitions) {
     d.infix("+", D, I, D, |_, a| Ok(Value::Date(date(&a[0]).add_days(int4(&a[1]))?)));
     d.infix("+", I, D, D, |_, a| Ok(Value::Date(date(&a[1]).add_days(int4(&a[0]))?)));
     d.infix("-", D, I, D, |_, a| {
-        let days = int4(&a[1]).checked_neg().ok_or_else(|| Error::new(Code::DatetimeFieldOverflow, "date out of range"))?;
+        let days = int4(&a[1])
+            .checked_neg()
+            .ok_or_else(|| Error::new(Code::DatetimeFieldOverflow, "date out of range"))?;
         Ok(Value::Date(date(&a[0]).add_days(days)?))
     });
     d.infix("-", D, D, I, |_, a| Ok(Value::Int4(date(&a[0]).days_since(date(&a[1]))?)));
@@ -114,7 +117,9 @@ fn of_times(d: &mut Definitions) {
 fn of_timestamps(d: &mut Definitions) {
     d.infix("+", TS, IV, TS, |_, a| Ok(Value::Timestamp(moment(&a[0]).add_interval(interval(&a[1]))?)));
     d.infix("+", IV, TS, TS, |_, a| Ok(Value::Timestamp(moment(&a[1]).add_interval(interval(&a[0]))?)));
-    d.infix("-", TS, IV, TS, |_, a| Ok(Value::Timestamp(moment(&a[0]).add_interval(interval(&a[1]).neg()?)?)));
+    d.infix("-", TS, IV, TS, |_, a| {
+        Ok(Value::Timestamp(moment(&a[0]).add_interval(interval(&a[1]).neg()?)?))
+    });
     d.infix("-", TS, TS, IV, |_, a| Ok(Value::Interval(moment(&a[0]).since(moment(&a[1]))?)));
     d.infix("+", TZ, IV, TZ, |context, a| {
         Ok(Value::Timestamptz(moment(&a[0]).add_interval_in(interval(&a[1]), &context.text.zone)?))
@@ -174,14 +179,17 @@ fn taking_fields(d: &mut Definitions) {
             Value::Date(date) => fields::extract_date(field("date")?, *date)?,
             Value::Time(time) => Some(fields::extract_time(field("time without time zone")?, *time)?),
             Value::Timestamp(at) => fields::extract_timestamp(field("timestamp without time zone")?, *at)?,
-            Value::Timestamptz(at) => fields::extract_timestamptz(field("timestamp with time zone")?, *at, zone)?,
+            Value::Timestamptz(at) => {
+                fields::extract_timestamptz(field("timestamp with time zone")?, *at, zone)?
+            }
             Value::Interval(interval) => Some(fields::extract_interval(field("interval")?, *interval)?),
             other => unreachable!("resolution gave a date or time, not {:?}", other.natural_type()),
         };
         Ok(number.map_or(Value::Null, Value::Numeric))
     }
     for data_type in [D, T, TS, TZ, IV] {
-        d.scalar("extract", [TEXT, data_type], NUMERIC, |context, a| exact(a, context)).volatility = stability(data_type);
+        d.scalar("extract", [TEXT, data_type], NUMERIC, |context, a| exact(a, context)).volatility =
+            stability(data_type);
         d.scalar("date_part", [TEXT, data_type], F, |context, a| match exact(a, context)? {
             Value::Numeric(number) => Ok(Value::Float8(number.to_f64())),
             other => Ok(other),
@@ -205,7 +213,10 @@ fn field(name: &Value, of: &str) -> Result<DateField> {
 fn truncating(d: &mut Definitions) {
     const TEXT: Type = Type::Text;
     d.scalar("date_trunc", [TEXT, TS], TS, |_, a| {
-        Ok(Value::Timestamp(fields::trunc_timestamp(field(&a[0], "timestamp without time zone")?, moment(&a[1]))?))
+        Ok(Value::Timestamp(fields::trunc_timestamp(
+            field(&a[0], "timestamp without time zone")?,
+            moment(&a[1]),
+        )?))
     });
     d.scalar("date_trunc", [TEXT, TZ], TZ, |context, a| {
         let unit = field(&a[0], "timestamp with time zone")?;
@@ -261,9 +272,8 @@ fn making(d: &mut Definitions) {
             return Ok(Value::Timestamptz(at));
         }
         let micros = (seconds * 1e6).round();
-        let out_of_range = || {
-            Error::new(Code::DatetimeFieldOverflow, format!("timestamp out of range: \"{seconds}\""))
-        };
+        let out_of_range =
+            || Error::new(Code::DatetimeFieldOverflow, format!("timestamp out of range: \"{seconds}\""));
         if micros.abs() >= i64::MAX as f64 {
             return Err(out_of_range());
         }
@@ -285,7 +295,9 @@ fn zone(name: &Value) -> Result<Zone> {
 fn zones(d: &mut Definitions) {
     const TEXT: Type = Type::Text;
     d.scalar("timezone", [TEXT, TZ], TS, |_, a| Ok(Value::Timestamp(zone(&a[0])?.to_local(moment(&a[1])))));
-    d.scalar("timezone", [TEXT, TS], TZ, |_, a| Ok(Value::Timestamptz(zone(&a[0])?.to_instant(moment(&a[1]))?)));
+    d.scalar("timezone", [TEXT, TS], TZ, |_, a| {
+        Ok(Value::Timestamptz(zone(&a[0])?.to_instant(moment(&a[1]))?))
+    });
     d.scalar("timezone", [IV, TZ], TS, |_, a| Ok(Value::Timestamp(offset(&a[0])?.to_local(moment(&a[1])))));
     d.scalar("timezone", [IV, TS], TZ, |_, a| {
         Ok(Value::Timestamptz(offset(&a[0])?.to_instant(moment(&a[1]))?))
@@ -301,4 +313,3 @@ fn offset(value: &Value) -> Result<Zone> {
     let seconds = i32::try_from(offset.micros / 1_000_000).unwrap_or(i32::MAX);
     Ok(Zone::fixed(seconds)?)
 }
-

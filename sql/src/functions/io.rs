@@ -1,10 +1,6 @@
 //! Text forms of values, in the one place that the rest of the functions asks.
 
-use model::{
-    Result, Type, Value,
-    types::Typmod,
-    value::text_io,
-};
+use model::{Result, Type, Value, types::Typmod, value::text_io};
 
 use crate::context::Context;
 

@@ -203,7 +203,8 @@ fn building(d: &mut Definitions) {
         Ok(Value::Json(out.into()))
     })
     .stable();
-    d.scalar("to_jsonb", [Accepts::Element], B, |context, a| Ok(Value::Jsonb(to_jsonb(context, &a[0])?))).stable();
+    d.scalar("to_jsonb", [Accepts::Element], B, |context, a| Ok(Value::Jsonb(to_jsonb(context, &a[0])?)))
+        .stable();
     d.scalar("json_build_array", [Accepts::Any], J, |context, a| {
         let mut out = String::from("[");
         for (index, value) in a.iter().enumerate() {
@@ -281,7 +282,9 @@ fn changing(d: &mut Definitions) {
             (_, "use_json_null") => set(a, &Jsonb::null()),
             (_, "delete_key") => Ok(Value::Jsonb(document(&a[0]).delete_path(&steps(&a[1])?)?)),
             (_, "return_target") => Ok(a[0].clone()),
-            (_, "raise_exception") => Err(Error::new(Code::NullValueNotAllowed, "JSON value must not be null")),
+            (_, "raise_exception") => {
+                Err(Error::new(Code::NullValueNotAllowed, "JSON value must not be null"))
+            }
             _ => Err(refuse(
                 "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \
                  \"raise_exception\"",
@@ -305,8 +308,15 @@ fn changing(d: &mut Definitions) {
 
 /// The steps of a path that is changed along: none of them may be null.
 fn steps(value: &Value) -> Result<Vec<&str>> {
-    let null = |at: usize| Error::new(Code::NullValueNotAllowed, format!("path element at position {} is null", at + 1));
-    array_of(value).values().iter().enumerate().map(|(at, step)| step.as_str().ok_or_else(|| null(at))).collect()
+    let null = |at: usize| {
+        Error::new(Code::NullValueNotAllowed, format!("path element at position {} is null", at + 1))
+    };
+    array_of(value)
+        .values()
+        .iter()
+        .enumerate()
+        .map(|(at, step)| step.as_str().ok_or_else(|| null(at)))
+        .collect()
 }
 
 /// `jsonb_set(document, path, …, create)` with this value.
@@ -319,12 +329,18 @@ fn sets(d: &mut Definitions) {
     for of in [J, B] {
         let prefix = if of == J { "json" } else { "jsonb" };
         let named = |suffix: &str| -> &'static str { String::leak(format!("{prefix}_{suffix}")) };
-        let (pairs, elements): (&'static [(&'static str, Gives)], &'static [(&'static str, Gives)]) = if of == J {
-            (&[("key", Gives::Exact(T)), ("value", Gives::Exact(J))], &[("value", Gives::Exact(J))])
-        } else {
-            (&[("key", Gives::Exact(T)), ("value", Gives::Exact(B))], &[("value", Gives::Exact(B))])
-        };
-        d.add(named("each"), [of], Type::Record, Body::Set(pairs, |_, a| each(a, |node, of| give(Some(node), of))));
+        let (pairs, elements): (&'static [(&'static str, Gives)], &'static [(&'static str, Gives)]) =
+            if of == J {
+                (&[("key", Gives::Exact(T)), ("value", Gives::Exact(J))], &[("value", Gives::Exact(J))])
+            } else {
+                (&[("key", Gives::Exact(T)), ("value", Gives::Exact(B))], &[("value", Gives::Exact(B))])
+            };
+        d.add(
+            named("each"),
+            [of],
+            Type::Record,
+            Body::Set(pairs, |_, a| each(a, |node, of| give(Some(node), of))),
+        );
         d.add(
             named("each_text"),
             [of],
@@ -348,14 +364,19 @@ fn sets(d: &mut Definitions) {
                 _ => Err(refuse("cannot call json_object_keys on a scalar")),
             }),
         );
-        d.add(named("array_elements"), [of], of, Body::Set(elements, |_, a| {
-            array_elements(a, |node, of| give(Some(node), of))
-        }));
+        d.add(
+            named("array_elements"),
+            [of],
+            of,
+            Body::Set(elements, |_, a| array_elements(a, |node, of| give(Some(node), of))),
+        );
         d.add(
             named("array_elements_text"),
             [of],
             T,
-            Body::Set(&[("value", Gives::Exact(T))], |_, a| array_elements(a, |node, _| give_text(Some(node)))),
+            Body::Set(&[("value", Gives::Exact(T))], |_, a| {
+                array_elements(a, |node, _| give_text(Some(node)))
+            }),
         );
     }
 }

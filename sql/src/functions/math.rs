@@ -134,7 +134,8 @@ fn gcd_and_lcm<W: Width>(d: &mut Definitions) {
         if left == 0 || right == 0 {
             return W::narrow(Some(0));
         }
-        let product = u128::from(left.unsigned_abs()) / u128::from(gcd(left, right)) * u128::from(right.unsigned_abs());
+        let product =
+            u128::from(left.unsigned_abs()) / u128::from(gcd(left, right)) * u128::from(right.unsigned_abs());
         W::narrow(i64::try_from(product).ok())
     });
 }
@@ -225,7 +226,13 @@ fn floats(d: &mut Definitions) {
         ("trunc", |_, a| Ok(Value::Float8(float(&a[0]).trunc()))),
         ("sign", |_, a| {
             let x = float(&a[0]);
-            Ok(Value::Float8(if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { 0.0 }))
+            Ok(Value::Float8(if x > 0.0 {
+                1.0
+            } else if x < 0.0 {
+                -1.0
+            } else {
+                0.0
+            }))
         }),
         ("cbrt", |_, a| Ok(Value::Float8(float(&a[0]).cbrt()))),
         ("exp", |_, a| {
@@ -345,11 +352,8 @@ fn width_bucket(x: f64, low: f64, high: f64, count: i32) -> Result<Value> {
     if low == high {
         return refuse("lower bound cannot equal upper bound");
     }
-    let (before, share) = if low < high {
-        (x < low, (x - low) / (high - low))
-    } else {
-        (x > low, (low - x) / (low - high))
-    };
+    let (before, share) =
+        if low < high { (x < low, (x - low) / (high - low)) } else { (x > low, (low - x) / (low - high)) };
     let overflow = || Error::from(ValueError::out_of_range("integer"));
     Ok(Value::Int4(if before {
         0
@@ -435,16 +439,25 @@ fn bits(d: &mut Definitions) {
         d.infix(">>", W::TYPE, Type::Int4, W::TYPE, right);
     }
     // Shift counts wrap at the machine word that PostgreSQL computes in: 32 bits for int2 and int4.
-    of_width::<Two>(d, [
-        |_, a| Ok(Value::Int2(((int(&a[0]) as i32).wrapping_shl(int(&a[1]) as u32)) as i16)),
-        |_, a| Ok(Value::Int2(((int(&a[0]) as i32).wrapping_shr(int(&a[1]) as u32)) as i16)),
-    ]);
-    of_width::<Four>(d, [
-        |_, a| Ok(Value::Int4((int(&a[0]) as i32).wrapping_shl(int(&a[1]) as u32))),
-        |_, a| Ok(Value::Int4((int(&a[0]) as i32).wrapping_shr(int(&a[1]) as u32))),
-    ]);
-    of_width::<Eight>(d, [
-        |_, a| Ok(Value::Int8(int(&a[0]).wrapping_shl(int(&a[1]) as u32))),
-        |_, a| Ok(Value::Int8(int(&a[0]).wrapping_shr(int(&a[1]) as u32))),
-    ]);
+    of_width::<Two>(
+        d,
+        [
+            |_, a| Ok(Value::Int2(((int(&a[0]) as i32).wrapping_shl(int(&a[1]) as u32)) as i16)),
+            |_, a| Ok(Value::Int2(((int(&a[0]) as i32).wrapping_shr(int(&a[1]) as u32)) as i16)),
+        ],
+    );
+    of_width::<Four>(
+        d,
+        [
+            |_, a| Ok(Value::Int4((int(&a[0]) as i32).wrapping_shl(int(&a[1]) as u32))),
+            |_, a| Ok(Value::Int4((int(&a[0]) as i32).wrapping_shr(int(&a[1]) as u32))),
+        ],
+    );
+    of_width::<Eight>(
+        d,
+        [
+            |_, a| Ok(Value::Int8(int(&a[0]).wrapping_shl(int(&a[1]) as u32))),
+            |_, a| Ok(Value::Int8(int(&a[0]).wrapping_shr(int(&a[1]) as u32))),
+        ],
+    );
 }

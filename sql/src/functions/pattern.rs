@@ -7,11 +7,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use model::{
-    Code, Error, Result, Type, Value,
-    types::Scalar as Element,
-    value::{Array, Text},
-};
+use model::{Code, Error, Result, Type, Value, types::Scalar as Element, value::Array};
 use regex::{Regex, RegexBuilder};
 
 use super::{Body, Definitions, Gives, RowIterator, int, text};
@@ -42,7 +38,9 @@ pub(super) fn define(d: &mut Definitions) {
         Ok(Value::Bool(compile(&pattern, "")?.is_match(text(&a[0]))))
     })
     .optional(1);
-    for (symbol, flags, wanted) in [("~", "", true), ("~*", "i", true), ("!~", "", false), ("!~*", "i", false)] {
+    for (symbol, flags, wanted) in
+        [("~", "", true), ("~*", "i", true), ("!~", "", false), ("!~*", "i", false)]
+    {
         let body: super::Scalar = match (flags, wanted) {
             ("", true) => |_, a| Ok(Value::Bool(compile(text(&a[1]), "")?.is_match(text(&a[0])))),
             ("", false) => |_, a| Ok(Value::Bool(!compile(text(&a[1]), "")?.is_match(text(&a[0])))),
@@ -115,7 +113,8 @@ fn expressions(d: &mut Definitions) {
             let flags = a.get(2).map_or("", text);
             let regex = compile(text(&a[1]), &flags.replace('g', ""))?;
             let limit = if flags.contains('g') { usize::MAX } else { 1 };
-            let rows: Vec<_> = regex.captures_iter(text(&a[0])).take(limit).map(|at| Ok(vec![captured(&at)])).collect();
+            let rows: Vec<_> =
+                regex.captures_iter(text(&a[0])).take(limit).map(|at| Ok(vec![captured(&at)])).collect();
             Ok(Box::new(rows.into_iter()) as RowIterator)
         }),
     )
@@ -147,7 +146,10 @@ fn split(source: &str, pattern: &str, flags: &str) -> Result<Vec<Value>> {
 
 fn from_character(source: &str, start: i64) -> Result<&str> {
     if start < 1 {
-        return Err(Error::new(Code::InvalidParameterValue, format!("invalid value for parameter \"start\": {start}")));
+        return Err(Error::new(
+            Code::InvalidParameterValue,
+            format!("invalid value for parameter \"start\": {start}"),
+        ));
     }
     let skip = usize::try_from(start - 1).unwrap_or(usize::MAX);
     Ok(source.char_indices().nth(skip).map_or("", |(at, _)| &source[at..]))
@@ -247,9 +249,9 @@ fn similar_to_regex(pattern: &str, escape: Option<char>) -> Result<String> {
     let mut letters = pattern.chars();
     while let Some(letter) = letters.next() {
         if Some(letter) == escape {
-            let literal = letters
-                .next()
-                .ok_or_else(|| Error::new(Code::InvalidEscapeSequence, "pattern must not end with escape character"))?;
+            let literal = letters.next().ok_or_else(|| {
+                Error::new(Code::InvalidEscapeSequence, "pattern must not end with escape character")
+            })?;
             out.push_str(&regex::escape(&literal.to_string()));
             continue;
         }
@@ -295,7 +297,8 @@ fn compile(pattern: &str, flags: &str) -> Result<Rc<Regex>> {
 }
 
 fn build(pattern: &str, flags: &str) -> Result<Regex> {
-    let (mut insensitive, mut dot_newline, mut lines, mut extended, mut literal) = (false, true, false, false, false);
+    let (mut insensitive, mut dot_newline, mut lines, mut extended, mut literal) =
+        (false, true, false, false, false);
     for flag in flags.chars() {
         match flag {
             'i' => insensitive = true,
@@ -324,7 +327,9 @@ fn build(pattern: &str, flags: &str) -> Result<Regex> {
         .build()
         .map_err(|error| {
             let message = match error {
-                regex::Error::CompiledTooBig(_) => "invalid regular expression: regular expression is too complex",
+                regex::Error::CompiledTooBig(_) => {
+                    "invalid regular expression: regular expression is too complex"
+                }
                 _ => "invalid regular expression: quantifier operand invalid or brackets not balanced",
             };
             Error::new(Code::InvalidRegularExpression, message)
@@ -347,7 +352,10 @@ fn translate(pattern: &str) -> Result<String> {
         match letter {
             '\\' => {
                 let escaped = letters.next().ok_or_else(|| {
-                    Error::new(Code::InvalidRegularExpression, "invalid regular expression: invalid escape \\ sequence")
+                    Error::new(
+                        Code::InvalidRegularExpression,
+                        "invalid regular expression: invalid escape \\ sequence",
+                    )
                 })?;
                 match escaped {
                     'm' => out.push_str(r"\b{start}"),
@@ -433,20 +441,6 @@ fn replacement(source: &str) -> String {
     out
 }
 
-/// The fixed text every match of a LIKE pattern starts with, for index ranges; and whether that is all of it.
-pub(crate) fn like_prefix(pattern: &str) -> (Text, bool) {
-    let tokens = like_tokens(pattern, Some('\\')).unwrap_or_default();
-    let fixed: String = tokens
-        .iter()
-        .map_while(|token| match token {
-            Token::Letter(letter) => Some(*letter),
-            Token::Run | Token::One => None,
-        })
-        .collect();
-    let exact = tokens.iter().all(|token| matches!(token, Token::Letter(_)));
-    (fixed.into(), exact)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -468,7 +462,11 @@ mod tests {
             ("mississippi", "%iss%ip%", true),
             ("äöü", "_ö_", true),
         ] {
-            assert_eq!(like(source, pattern, Some('\\'), false).expect("valid"), expected, "{source} LIKE {pattern}");
+            assert_eq!(
+                like(source, pattern, Some('\\'), false).expect("valid"),
+                expected,
+                "{source} LIKE {pattern}"
+            );
         }
         assert!(like("a", r"a\", Some('\\'), false).is_err());
         assert!(like("ABC", "a%", Some('\\'), true).expect("valid"));
@@ -484,7 +482,11 @@ mod tests {
     #[test]
     fn what_an_automaton_cannot_do_is_refused() {
         for pattern in [r"(a)\1", "a(?=b)", "(?<!a)b"] {
-            assert_eq!(build(pattern, "").expect_err("refused").code(), Code::FeatureNotSupported, "{pattern}");
+            assert_eq!(
+                build(pattern, "").expect_err("refused").code(),
+                Code::FeatureNotSupported,
+                "{pattern}"
+            );
         }
         assert_eq!(build("(", "").expect_err("refused").code(), Code::InvalidRegularExpression);
     }

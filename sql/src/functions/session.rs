@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use model::{
-    Code, Error, Result, Type, Value,
-    catalog::Relation,
-    id::SequenceId,
-    types::Scalar as Element,
+    Code, Error, Result, Type, Value, catalog::Relation, id::SequenceId, types::Scalar as Element,
     value::Array,
 };
 
@@ -25,7 +22,10 @@ pub(super) fn define(d: &mut Definitions) {
     sequences(d);
     d.scalar("version", (), T, |_, _| {
         let ours = env!("CARGO_PKG_VERSION");
-        Ok(Value::text(format!("PostgreSQL {SERVER_VERSION} (Keystead {ours}) on {}, 64-bit", std::env::consts::ARCH)))
+        Ok(Value::text(format!(
+            "PostgreSQL {SERVER_VERSION} (Keystead {ours}) on {}, 64-bit",
+            std::env::consts::ARCH
+        )))
     })
     .stable();
     d.scalar("pg_backend_pid", (), Type::Int4, |context, _| Ok(Value::Int4(context.process_id))).stable();
@@ -49,7 +49,10 @@ pub(super) fn define(d: &mut Definitions) {
     }
     d.scalar("pg_sleep", [Type::Float8], Type::Void, |_, _| {
         // The binder plans `pg_sleep` as a waiting operator; as a plain expression it cannot wait.
-        Err(Error::unsupported("pg_sleep is only supported as SELECT pg_sleep(seconds)", "Call it alone in a SELECT."))
+        Err(Error::unsupported(
+            "pg_sleep is only supported as SELECT pg_sleep(seconds)",
+            "Call it alone in a SELECT.",
+        ))
     })
     .volatile();
 }

@@ -21,8 +21,10 @@ use crate::context::Context;
 pub(super) fn define(d: &mut Definitions) {
     const T: Type = Type::Text;
     d.scalar("to_char", [Type::Timestamp, T], T, |_, a| written(&a[0], text(&a[1]), &Zone::utc()));
-    d.scalar("to_char", [Type::Timestamptz, T], T, |context, a| written(&a[0], text(&a[1]), &context.text.zone))
-        .stable();
+    d.scalar("to_char", [Type::Timestamptz, T], T, |context, a| {
+        written(&a[0], text(&a[1]), &context.text.zone)
+    })
+    .stable();
     d.scalar("to_char", [Type::Interval, T], T, |_, a| written(&a[0], text(&a[1]), &Zone::utc()));
     d.scalar("to_char", [Type::Int4, T], T, |_, a| number(&Numeric::from(int(&a[0])), text(&a[1])));
     d.scalar("to_char", [Type::Int8, T], T, |_, a| number(&Numeric::from(int(&a[0])), text(&a[1])));
@@ -61,9 +63,10 @@ enum Kind<'a> {
 
 /// The patterns, longer ones before their beginnings.
 const PATTERNS: &[&str] = &[
-    "A.D.", "AD", "A.M.", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "D", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6",
-    "HH24", "HH12", "HH", "IDDD", "ID", "IW", "IYYY", "IYY", "IY", "I", "J", "MI", "MM", "MONTH", "MON", "MS", "OF", "P.M.",
-    "PM", "Q", "RM", "SSSSS", "SSSS", "SS", "TZH", "TZM", "TZ", "US", "WW", "W", "Y,YYY", "YYYY", "YYY", "YY", "Y",
+    "A.D.", "AD", "A.M.", "AM", "B.C.", "BC", "CC", "DAY", "DDD", "DD", "DY", "D", "FF1", "FF2", "FF3",
+    "FF4", "FF5", "FF6", "HH24", "HH12", "HH", "IDDD", "ID", "IW", "IYYY", "IYY", "IY", "I", "J", "MI", "MM",
+    "MONTH", "MON", "MS", "OF", "P.M.", "PM", "Q", "RM", "SSSSS", "SSSS", "SS", "TZH", "TZM", "TZ", "US",
+    "WW", "W", "Y,YYY", "YYYY", "YYY", "YY", "Y",
 ];
 
 fn parts(template: &str) -> Vec<Part<'_>> {
@@ -82,7 +85,8 @@ fn parts(template: &str) -> Vec<Part<'_>> {
             rest = quoted.get(end + 1..).unwrap_or("");
             continue;
         }
-        let starts = |name: &&&str| rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        let starts =
+            |name: &&&str| rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
         if let Some(name) = PATTERNS.iter().find(starts) {
             let (spelled, after) = rest.split_at(name.len());
             let suffix = after.get(..2).filter(|suffix| suffix.eq_ignore_ascii_case("TH"));
@@ -100,7 +104,17 @@ fn parts(template: &str) -> Vec<Part<'_>> {
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -271,7 +285,8 @@ impl Fields {
             "TZM" => format!("{:02}", self.offset.abs() / 60 % 60),
             "OF" => {
                 let minutes = self.offset.abs() / 60 % 60;
-                let hours = format!("{}{:02}", if self.offset < 0 { '-' } else { '+' }, self.offset.abs() / 3600);
+                let hours =
+                    format!("{}{:02}", if self.offset < 0 { '-' } else { '+' }, self.offset.abs() / 3600);
                 if minutes == 0 { hours } else { format!("{hours}:{minutes:02}") }
             }
             other => unreachable!("{other} is not in the list of patterns"),
@@ -312,7 +327,9 @@ fn read(source: &str, template: &str) -> Result<Found> {
             Kind::Text(piece) => {
                 let separator = |letter: char| !letter.is_alphanumeric();
                 if piece.chars().all(separator) {
-                    rest = rest.trim_start_matches(|letter: char| separator(letter) && letter != '-' && letter != '+');
+                    rest = rest.trim_start_matches(|letter: char| {
+                        separator(letter) && letter != '-' && letter != '+'
+                    });
                     if rest.starts_with('-') && piece.contains('-') {
                         rest = &rest[1..];
                     }
@@ -352,7 +369,10 @@ impl Found {
     fn take<'a>(&mut self, pattern: &str, source: &'a str, adjacent: bool) -> Result<&'a str> {
         let number = |width: usize| digits(source, if adjacent { width } else { 9 }, pattern);
         let out_of_range = || {
-            Error::new(Code::DatetimeFieldOverflow, format!("date/time field value out of range: \"{source}\""))
+            Error::new(
+                Code::DatetimeFieldOverflow,
+                format!("date/time field value out of range: \"{source}\""),
+            )
         };
         let within = |value: i64, low: i64, high: i64| {
             if (low..=high).contains(&value) { Ok(value) } else { Err(out_of_range()) }
@@ -364,8 +384,11 @@ impl Found {
             });
             let place = position.ok_or_else(|| {
                 let shown: String = source.chars().take(9).collect();
-                Error::new(Code::InvalidDatetimeFormat, format!("invalid value \"{shown}\" for \"{pattern}\""))
-                    .with_detail("The given value did not match any of the allowed values for this field.")
+                Error::new(
+                    Code::InvalidDatetimeFormat,
+                    format!("invalid value \"{shown}\" for \"{pattern}\""),
+                )
+                .with_detail("The given value did not match any of the allowed values for this field.")
             })?;
             Ok::<_, Error>((place as i64, &source[width.unwrap_or(names[place].len())..]))
         };
@@ -373,7 +396,11 @@ impl Found {
         match pattern {
             "YYYY" | "Y,YYY" | "IYYY" => {
                 let plain = source.replacen(',', "", usize::from(pattern == "Y,YYY"));
-                let (year, left) = digits(if pattern == "Y,YYY" { &plain } else { source }, if adjacent { 4 } else { 9 }, pattern)?;
+                let (year, left) = digits(
+                    if pattern == "Y,YYY" { &plain } else { source },
+                    if adjacent { 4 } else { 9 },
+                    pattern,
+                )?;
                 let used = source.len() - left.len() - usize::from(plain.len() < source.len());
                 rest = &source[used.min(source.len())..];
                 self.year = Some(year);
@@ -505,7 +532,10 @@ impl Found {
         if let Some(afternoon) = self.afternoon {
             hour = hour % 12 + if afternoon { 12 } else { 0 };
         }
-        let time = hour * datetime::HOUR + self.minute * datetime::MINUTE + self.second * datetime::SECOND + self.micros;
+        let time = hour * datetime::HOUR
+            + self.minute * datetime::MINUTE
+            + self.second * datetime::SECOND
+            + self.micros;
         let micros = days.checked_mul(DAY).and_then(|day| day.checked_add(time));
         let out_of_range = || Error::new(Code::DatetimeFieldOverflow, "timestamp out of range");
         Ok(Timestamp::from_micros(micros.ok_or_else(out_of_range)?)?)
@@ -577,7 +607,8 @@ fn digits_of(template: &str) -> Result<Digits> {
     let mut digits = Digits::default();
     let mut rest = template;
     while let Some(first) = rest.chars().next() {
-        let starts = |name: &str| rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        let starts =
+            |name: &str| rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
         let empty = digits.whole.is_empty() && digits.fraction.is_empty() && !digits.point;
         let length;
         if starts("FM") {
@@ -661,10 +692,34 @@ fn number(value: &Numeric, template: &str) -> Result<Value> {
     let mut out = String::new();
     let mut first = true;
     let sign_before = match form.sign {
-        Sign::Plain => if negative { "-" } else { " " },
-        Sign::Leading => if negative { "-" } else { "+" },
-        Sign::MinusLeading => if negative { "-" } else { " " },
-        Sign::Brackets => if negative { "<" } else { " " },
+        Sign::Plain => {
+            if negative {
+                "-"
+            } else {
+                " "
+            }
+        }
+        Sign::Leading => {
+            if negative {
+                "-"
+            } else {
+                "+"
+            }
+        }
+        Sign::MinusLeading => {
+            if negative {
+                "-"
+            } else {
+                " "
+            }
+        }
+        Sign::Brackets => {
+            if negative {
+                "<"
+            } else {
+                " "
+            }
+        }
         Sign::Trailing | Sign::MinusTrailing => "",
     };
     let from_zero = form.whole.iter().scan(0, |seen, piece| {

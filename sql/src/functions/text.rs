@@ -42,9 +42,12 @@ pub(super) fn display(context: &Context, value: &Value) -> String {
     super::io::write(context, value, value.natural_type().unwrap_or(Type::Text))
 }
 
-/// The text form inside `||` and `concat`: as [`display`], booleans as `t` and `f`.
-fn piece(context: &Context, value: &Value) -> String {
-    display(context, value)
+/// The text form inside `||`, which casts: as [`display`], but booleans as words.
+fn cast_piece(context: &Context, value: &Value) -> String {
+    match value {
+        Value::Bool(truth) => truth.to_string(),
+        other => display(context, other),
+    }
 }
 
 fn joining(d: &mut Definitions) {
@@ -56,16 +59,16 @@ fn joining(d: &mut Definitions) {
         give(joined)
     });
     d.infix("||", T, Accepts::NonArray, T, |context, a| {
-        give(format!("{}{}", text(&a[0]), piece(context, &a[1])))
+        give(format!("{}{}", text(&a[0]), cast_piece(context, &a[1])))
     })
     .volatility = super::Volatility::Stable;
     d.infix("||", Accepts::NonArray, T, T, |context, a| {
-        give(format!("{}{}", piece(context, &a[0]), text(&a[1])))
+        give(format!("{}{}", cast_piece(context, &a[0]), text(&a[1])))
     })
     .volatility = super::Volatility::Stable;
     d.infix("||", B, B, B, |_, a| Ok(Value::Bytea(Bytea::from([bytes(&a[0]), bytes(&a[1])].concat()))));
     d.scalar("concat", [Accepts::Any], T, |context, a| {
-        let pieces = a.iter().filter(|value| !value.is_null()).map(|value| piece(context, value));
+        let pieces = a.iter().filter(|value| !value.is_null()).map(|value| display(context, value));
         give(pieces.collect::<String>())
     })
     .variadic()
@@ -75,7 +78,7 @@ fn joining(d: &mut Definitions) {
         if a[0].is_null() {
             return Ok(Value::Null);
         }
-        let pieces = a[1..].iter().filter(|value| !value.is_null()).map(|value| piece(context, value));
+        let pieces = a[1..].iter().filter(|value| !value.is_null()).map(|value| display(context, value));
         give(pieces.collect::<Vec<_>>().join(text(&a[0])))
     })
     .variadic()
@@ -146,7 +149,9 @@ fn cutting(d: &mut Definitions) {
         let to = source.iter().rposition(|byte| !set.contains(byte)).map_or(from, |last| last + 1);
         Ok(Value::Bytea(Bytea::from(source[from..to].to_vec())))
     });
-    d.scalar("split_part", [T, T, I], T, |_, a| split_part(text(&a[0]), text(&a[1]), int(&a[2])).and_then(give));
+    d.scalar("split_part", [T, T, I], T, |_, a| {
+        split_part(text(&a[0]), text(&a[1]), int(&a[2])).and_then(give)
+    });
     d.scalar("replace", [T, T, T], T, |_, a| {
         if text(&a[1]).is_empty() {
             return Ok(a[0].clone());
@@ -154,7 +159,8 @@ fn cutting(d: &mut Definitions) {
         give(text(&a[0]).replace(text(&a[1]), text(&a[2])))
     });
     d.scalar("translate", [T, T, T], T, |_, a| {
-        let (from, to): (Vec<char>, Vec<char>) = (text(&a[1]).chars().collect(), text(&a[2]).chars().collect());
+        let (from, to): (Vec<char>, Vec<char>) =
+            (text(&a[1]).chars().collect(), text(&a[2]).chars().collect());
         let map = |letter| match from.iter().position(|at| *at == letter) {
             None => Some(letter),
             Some(place) => to.get(place).copied(),
@@ -356,7 +362,10 @@ fn decode_hex(source: &str) -> Result<Vec<u8>> {
         nibbles.push(nibble as u8);
     }
     if nibbles.len() % 2 == 1 {
-        return Err(Error::new(Code::InvalidParameterValue, "invalid hexadecimal data: odd number of digits"));
+        return Err(Error::new(
+            Code::InvalidParameterValue,
+            "invalid hexadecimal data: odd number of digits",
+        ));
     }
     Ok(nibbles.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
@@ -416,8 +425,10 @@ fn decode_escape(source: &str) -> Result<Vec<u8>> {
 fn formatting(d: &mut Definitions) {
     d.scalar("quote_ident", [T], T, |_, a| give(quote_identifier(text(&a[0]))));
     d.scalar("quote_literal", [T], T, |_, a| give(quote_literal(text(&a[0]))));
-    d.scalar("quote_literal", [Accepts::Element], T, |context, a| give(quote_literal(&display(context, &a[0]))))
-        .stable();
+    d.scalar("quote_literal", [Accepts::Element], T, |context, a| {
+        give(quote_literal(&display(context, &a[0])))
+    })
+    .stable();
     d.scalar("quote_nullable", [Accepts::Element], T, |context, a| match &a[0] {
         Value::Null => give("NULL"),
         value => give(quote_literal(&display(context, value))),
@@ -478,21 +489,157 @@ pub(crate) fn quote_literal(text: &str) -> String {
 
 /// Key words that PostgreSQL 15 quotes as identifiers (all but the unreserved ones, appendix C).
 const RESERVED: &[&str] = &[
-    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric", "authorization", "between", "bigint",
-    "binary", "bit", "boolean", "both", "case", "cast", "char", "character", "check", "coalesce", "collate",
-    "collation", "column", "concurrently", "constraint", "create", "cross", "current_catalog", "current_date",
-    "current_role", "current_schema", "current_time", "current_timestamp", "current_user", "dec", "decimal", "default",
-    "deferrable", "desc", "distinct", "do", "else", "end", "except", "exists", "extract", "false", "fetch", "float",
-    "for", "foreign", "freeze", "from", "full", "grant", "greatest", "group", "grouping", "having", "ilike", "in",
-    "initially", "inner", "inout", "int", "integer", "intersect", "interval", "into", "is", "isnull", "join",
-    "lateral", "leading", "least", "left", "like", "limit", "localtime", "localtimestamp", "national", "natural",
-    "nchar", "none", "normalize", "not", "notnull", "null", "nullif", "numeric", "offset", "on", "only", "or", "order",
-    "out", "outer", "overlaps", "overlay", "placing", "position", "precision", "primary", "real", "references",
-    "returning", "right", "row", "select", "session_user", "setof", "similar", "smallint", "some", "substring",
-    "symmetric", "table", "tablesample", "then", "time", "timestamp", "to", "trailing", "treat", "trim", "true",
-    "union", "unique", "user", "using", "values", "varchar", "variadic", "verbose", "when", "where", "window", "with",
-    "xmlattributes", "xmlconcat", "xmlelement", "xmlexists", "xmlforest", "xmlnamespaces", "xmlparse", "xmlpi",
-    "xmlroot", "xmlserialize", "xmltable",
+    "all",
+    "analyse",
+    "analyze",
+    "and",
+    "any",
+    "array",
+    "as",
+    "asc",
+    "asymmetric",
+    "authorization",
+    "between",
+    "bigint",
+    "binary",
+    "bit",
+    "boolean",
+    "both",
+    "case",
+    "cast",
+    "char",
+    "character",
+    "check",
+    "coalesce",
+    "collate",
+    "collation",
+    "column",
+    "concurrently",
+    "constraint",
+    "create",
+    "cross",
+    "current_catalog",
+    "current_date",
+    "current_role",
+    "current_schema",
+    "current_time",
+    "current_timestamp",
+    "current_user",
+    "dec",
+    "decimal",
+    "default",
+    "deferrable",
+    "desc",
+    "distinct",
+    "do",
+    "else",
+    "end",
+    "except",
+    "exists",
+    "extract",
+    "false",
+    "fetch",
+    "float",
+    "for",
+    "foreign",
+    "freeze",
+    "from",
+    "full",
+    "grant",
+    "greatest",
+    "group",
+    "grouping",
+    "having",
+    "ilike",
+    "in",
+    "initially",
+    "inner",
+    "inout",
+    "int",
+    "integer",
+    "intersect",
+    "interval",
+    "into",
+    "is",
+    "isnull",
+    "join",
+    "lateral",
+    "leading",
+    "least",
+    "left",
+    "like",
+    "limit",
+    "localtime",
+    "localtimestamp",
+    "national",
+    "natural",
+    "nchar",
+    "none",
+    "normalize",
+    "not",
+    "notnull",
+    "null",
+    "nullif",
+    "numeric",
+    "offset",
+    "on",
+    "only",
+    "or",
+    "order",
+    "out",
+    "outer",
+    "overlaps",
+    "overlay",
+    "placing",
+    "position",
+    "precision",
+    "primary",
+    "real",
+    "references",
+    "returning",
+    "right",
+    "row",
+    "select",
+    "session_user",
+    "setof",
+    "similar",
+    "smallint",
+    "some",
+    "substring",
+    "symmetric",
+    "table",
+    "tablesample",
+    "then",
+    "time",
+    "timestamp",
+    "to",
+    "trailing",
+    "treat",
+    "trim",
+    "true",
+    "union",
+    "unique",
+    "user",
+    "using",
+    "values",
+    "varchar",
+    "variadic",
+    "verbose",
+    "when",
+    "where",
+    "window",
+    "with",
+    "xmlattributes",
+    "xmlconcat",
+    "xmlelement",
+    "xmlexists",
+    "xmlforest",
+    "xmlnamespaces",
+    "xmlparse",
+    "xmlpi",
+    "xmlroot",
+    "xmlserialize",
+    "xmltable",
 ];
 
 /// `format(text, …)`: `%s`, `%I`, `%L`, `%%`, with position (`%2$s`), width and `-`.
@@ -518,7 +665,9 @@ fn format_text(context: &Context, pattern: &str, arguments: &[Value]) -> Result<
         let mut take = |place: Option<usize>| -> Result<&Value> {
             let at = place.map_or(next, |place| place - 1);
             next = at + 1;
-            arguments.get(at).ok_or_else(|| Error::new(Code::InvalidParameterValue, "too few arguments for format()"))
+            arguments
+                .get(at)
+                .ok_or_else(|| Error::new(Code::InvalidParameterValue, "too few arguments for format()"))
         };
         if let Some(place) = specifier.width_from.take() {
             let width = take(place)?.as_i64().unwrap_or(0);
@@ -620,8 +769,13 @@ fn of_bytes(d: &mut Definitions) {
         Ok(Value::Bytea(Bytea::from(changed)))
     });
     for (name, body) in [
-        ("sha256", (|_, a| Ok(Value::Bytea(Bytea::from(digest::sha256(bytes(&a[0])).to_vec())))) as super::Scalar),
-        ("reverse", |_, a| Ok(Value::Bytea(Bytea::from(bytes(&a[0]).iter().rev().copied().collect::<Vec<_>>())))),
+        (
+            "sha256",
+            (|_, a| Ok(Value::Bytea(Bytea::from(digest::sha256(bytes(&a[0])).to_vec())))) as super::Scalar,
+        ),
+        ("reverse", |_, a| {
+            Ok(Value::Bytea(Bytea::from(bytes(&a[0]).iter().rev().copied().collect::<Vec<_>>())))
+        }),
     ] {
         d.scalar(name, [B], B, body);
     }

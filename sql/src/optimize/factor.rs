@@ -135,7 +135,8 @@ fn as_list(condition: &mut Expr) {
             Kind::InList { value, list, negated: false } => (value.as_ref(), &list[..]),
             _ => return,
         };
-        let fits = |value: &Expr| value.ty == at.ty && matches!(value.kind, Kind::Constant(_) | Kind::Parameter(_));
+        let fits =
+            |value: &Expr| value.ty == at.ty && matches!(value.kind, Kind::Constant(_) | Kind::Parameter(_));
         let known = column.is_none_or(|column| same(column, at));
         if at.as_column().is_none() || !known || !values.iter().all(fits) {
             return;

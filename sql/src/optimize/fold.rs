@@ -39,7 +39,9 @@ pub(crate) fn fold_expr(expr: &mut Expr, context: &mut Context) {
 /// Whether all operands are constants and the result never changes.
 fn is_foldable(expr: &Expr) -> bool {
     let whole = match &expr.kind {
-        Kind::Column(_) | Kind::Outer(_) | Kind::Parameter(_) | Kind::Constant(_) | Kind::Subquery(_) => false,
+        Kind::Column(_) | Kind::Outer(_) | Kind::Parameter(_) | Kind::Constant(_) | Kind::Subquery(_) => {
+            false
+        }
         Kind::Call(function, _) => {
             function.volatility == Volatility::Immutable && matches!(function.body, Body::Scalar(_))
         }

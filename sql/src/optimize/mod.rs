@@ -26,7 +26,12 @@ mod shape;
 mod tests;
 
 /// Applies all rules.
-pub(crate) fn optimize(mut plan: Logical, columns: &mut Columns, statistics: &Statistics, context: &mut Context) -> Result<Logical> {
+pub(crate) fn optimize(
+    mut plan: Logical,
+    columns: &mut Columns,
+    statistics: &Statistics,
+    context: &mut Context,
+) -> Result<Logical> {
     fold::fold(&mut plan, context);
     let plan = checked("inline", plan, |plan| inline::inline(plan, columns));
     let plan = checked("factor", plan, factor::factor);

@@ -58,13 +58,22 @@ fn push(plan: Logical, mut conditions: Vec<Expr>) -> Logical {
         }
         Logical::Aggregate(mut aggregate) => {
             // A condition on groups alone holds for all rows of a group or for none.
-            let groups: BTreeMap<usize, &Expr> = aggregate.groups.iter().map(|(id, value)| (*id, value)).collect();
+            let groups: BTreeMap<usize, &Expr> =
+                aggregate.groups.iter().map(|(id, value)| (*id, value)).collect();
             let grouped = !aggregate.groups.is_empty() && aggregate.sets.is_none();
             let (go, stay): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(|condition| {
                 let mut read = BTreeSet::new();
                 read_columns(condition, &mut read);
-                let made: BTreeSet<usize> = aggregate.aggregates.iter().map(|(id, _)| *id).chain(aggregate.grouping.iter().map(|(id, _)| *id)).collect();
-                grouped && !holds_subquery(condition) && read.is_disjoint(&made) && read.iter().any(|id| groups.contains_key(id))
+                let made: BTreeSet<usize> = aggregate
+                    .aggregates
+                    .iter()
+                    .map(|(id, _)| *id)
+                    .chain(aggregate.grouping.iter().map(|(id, _)| *id))
+                    .collect();
+                grouped
+                    && !holds_subquery(condition)
+                    && read.is_disjoint(&made)
+                    && read.iter().any(|id| groups.contains_key(id))
             });
             let go: Vec<Expr> = go
                 .into_iter()
@@ -87,7 +96,8 @@ fn push(plan: Logical, mut conditions: Vec<Expr>) -> Logical {
         }
         Logical::SetOperation { kind, all, left, right, columns } => {
             let (left_ids, right_ids) = (left.output(), right.output());
-            let (go, stay): (Vec<Expr>, Vec<Expr>) = conditions.into_iter().partition(|condition| !holds_subquery(condition));
+            let (go, stay): (Vec<Expr>, Vec<Expr>) =
+                conditions.into_iter().partition(|condition| !holds_subquery(condition));
             let into = |ids: &[usize], side: Logical| {
                 let renamed = go.iter().map(|condition| rename(condition.clone(), &columns, ids)).collect();
                 Box::new(push(side, renamed))
@@ -102,14 +112,19 @@ fn push(plan: Logical, mut conditions: Vec<Expr>) -> Logical {
                 let mut read = BTreeSet::new();
                 read_columns(condition, &mut read);
                 let own: BTreeSet<usize> = window.input.output().into_iter().collect();
-                !holds_subquery(condition) && read.intersection(&own).all(|id| partition.contains(id)) && read.iter().any(|id| partition.contains(id))
+                !holds_subquery(condition)
+                    && read.intersection(&own).all(|id| partition.contains(id))
+                    && read.iter().any(|id| partition.contains(id))
                     && read.is_subset(&partition)
             });
             window.input = Box::new(push(*window.input, go));
             filter(Logical::Window(window), stay)
         }
         Logical::Scan(_) | Logical::SystemScan { .. } => filter(plan, conditions),
-        Logical::Values { .. } | Logical::Empty { .. } | Logical::FunctionScan { .. } | Logical::CteScan { .. } => {
+        Logical::Values { .. }
+        | Logical::Empty { .. }
+        | Logical::FunctionScan { .. }
+        | Logical::CteScan { .. } => {
             let mut plan = plan;
             plan.for_each_expr_mut(&mut enter_subqueries);
             filter(plan, conditions)
@@ -131,14 +146,23 @@ fn filter(plan: Logical, conditions: Vec<Expr>) -> Logical {
         None => plan,
         Some(condition) => match condition.as_constant() {
             Some(Value::Bool(true)) => plan,
-            Some(Value::Bool(false) | Value::Null) if is_pure(&plan) => Logical::Empty { columns: plan.output() },
+            Some(Value::Bool(false) | Value::Null) if is_pure(&plan) => {
+                Logical::Empty { columns: plan.output() }
+            }
             _ => Logical::Filter { input: Box::new(plan), condition },
         },
     }
 }
 
 fn is_pure(plan: &Logical) -> bool {
-    let writes = matches!(plan, Logical::Insert(_) | Logical::Update(_) | Logical::Delete(_) | Logical::Merge(_) | Logical::LockRows { .. });
+    let writes = matches!(
+        plan,
+        Logical::Insert(_)
+            | Logical::Update(_)
+            | Logical::Delete(_)
+            | Logical::Merge(_)
+            | Logical::LockRows { .. }
+    );
     !writes && plan.inputs().into_iter().all(is_pure)
 }
 
@@ -184,7 +208,9 @@ fn push_join(join: Join, conditions: Vec<Expr>) -> Logical {
             JoinKind::Inner if right_only && !left_only => to_right.push(condition),
             JoinKind::Inner if left_only => above.push(condition),
             JoinKind::Inner => to_on.push(condition),
-            JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti | JoinKind::Single if left_only => {
+            JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti | JoinKind::Single
+                if left_only =>
+            {
                 to_left.push(condition);
             }
             JoinKind::Right if right_only => to_right.push(condition),
@@ -201,7 +227,9 @@ fn push_join(join: Join, conditions: Vec<Expr>) -> Logical {
         let right_only = reads_only(&condition, &left_ids);
         match kind {
             JoinKind::Inner | JoinKind::Semi if left_only && !right_only => to_left.push(condition),
-            JoinKind::Inner | JoinKind::Semi | JoinKind::Left | JoinKind::Anti | JoinKind::Single if right_only && !left_only => {
+            JoinKind::Inner | JoinKind::Semi | JoinKind::Left | JoinKind::Anti | JoinKind::Single
+                if right_only && !left_only =>
+            {
                 to_right.push(condition);
             }
             JoinKind::Right if left_only && !right_only => to_left.push(condition),
@@ -230,7 +258,9 @@ fn is_null_with(expr: &Expr, ids: &BTreeSet<usize>) -> bool {
     match &expr.kind {
         Kind::Column(id) => ids.contains(id),
         Kind::Operator(_, operands) => operands.iter().any(|operand| is_null_with(operand, ids)),
-        Kind::Call(function, arguments) => function.strict && arguments.iter().any(|argument| is_null_with(argument, ids)),
+        Kind::Call(function, arguments) => {
+            function.strict && arguments.iter().any(|argument| is_null_with(argument, ids))
+        }
         Kind::Cast { value, .. } => is_null_with(value, ids),
         Kind::Not(value) => is_null_with(value, ids),
         _ => false,

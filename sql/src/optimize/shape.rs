@@ -72,7 +72,11 @@ pub(super) fn is_lateral(join: &Join) -> bool {
 pub(super) fn has_effects(plan: &Logical) -> bool {
     let writes = matches!(
         plan,
-        Logical::Insert(_) | Logical::Update(_) | Logical::Delete(_) | Logical::Merge(_) | Logical::LockRows { .. }
+        Logical::Insert(_)
+            | Logical::Update(_)
+            | Logical::Delete(_)
+            | Logical::Merge(_)
+            | Logical::LockRows { .. }
     );
     let mut found = writes;
     plan.for_each_expr(&mut |expr| {
@@ -117,7 +121,9 @@ pub(super) fn rewrite_queries(expr: &mut Expr, rewrite: &mut dyn FnMut(Logical) 
 pub(super) fn leaves_one(limit: Option<&Expr>, offset: Option<&Expr>) -> bool {
     let positive = limit.is_none_or(|limit| {
         let count = limit.as_constant();
-        count.is_some_and(|count| matches!(count, Value::Null) || count.as_i64().is_some_and(|count| count >= 1))
+        count.is_some_and(|count| {
+            matches!(count, Value::Null) || count.as_i64().is_some_and(|count| count >= 1)
+        })
     });
     offset.is_none() && positive
 }
@@ -136,7 +142,8 @@ fn column_never_null(id: usize, plan: &Logical) -> bool {
     match plan {
         Logical::Scan(scan) => scan.columns.iter().any(|(at, column)| {
             let required = |number| {
-                let in_key = scan.table.key().is_some_and(|key| key.parts.iter().any(|part| part.column == number));
+                let in_key =
+                    scan.table.key().is_some_and(|key| key.parts.iter().any(|part| part.column == number));
                 in_key || scan.table.column(number).not_null
             };
             *at == id && matches!(column, ScanColumn::Column(number) if required(*number))
@@ -157,7 +164,11 @@ fn column_never_null(id: usize, plan: &Logical) -> bool {
             let right = || column_never_null(id, &join.right);
             match join.kind {
                 JoinKind::Inner => left() || right(),
-                JoinKind::Left | JoinKind::Single | JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti => left(),
+                JoinKind::Left
+                | JoinKind::Single
+                | JoinKind::Semi
+                | JoinKind::Anti
+                | JoinKind::NullAwareAnti => left(),
                 JoinKind::Right => right(),
                 JoinKind::Full => false,
             }

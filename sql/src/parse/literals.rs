@@ -15,8 +15,27 @@ const LITERALS_MAX: usize = 32;
 
 /// Words whose numbers are no values, or whose meaning a parameter would change.
 const STOP_WORDS: [&str; 21] = [
-    "order", "group", "limit", "offset", "fetch", "union", "intersect", "except", "over", "interval", "cast", "extract",
-    "numeric", "decimal", "varchar", "char", "with", "returning", "distinct", "grouping", "float",
+    "order",
+    "group",
+    "limit",
+    "offset",
+    "fetch",
+    "union",
+    "intersect",
+    "except",
+    "over",
+    "interval",
+    "cast",
+    "extract",
+    "numeric",
+    "decimal",
+    "varchar",
+    "char",
+    "with",
+    "returning",
+    "distinct",
+    "grouping",
+    "float",
 ];
 
 /// A statement with its numbers taken out.
@@ -33,14 +52,20 @@ pub(crate) struct Lifted {
 /// Takes the whole numbers out of a simple statement, if that is safe and there are any.
 pub(crate) fn lift(text: &str) -> Option<Lifted> {
     let text = text.trim().trim_end_matches(';').trim_end();
-    if text.len() > TEXT_BYTES_MAX || !text.is_ascii() || text.contains("::") || text.contains("--") || text.contains("/*") {
+    if text.len() > TEXT_BYTES_MAX
+        || !text.is_ascii()
+        || text.contains("::")
+        || text.contains("--")
+        || text.contains("/*")
+    {
         return None;
     }
     let bytes = text.as_bytes();
     if bytes.iter().any(|byte| matches!(byte, b'\'' | b'"' | b'$' | b';' | b'[' | b'\\')) {
         return None;
     }
-    let mut lifted = Lifted { text: String::with_capacity(text.len() + 8), values: Vec::new(), types: Vec::new() };
+    let mut lifted =
+        Lifted { text: String::with_capacity(text.len() + 8), values: Vec::new(), types: Vec::new() };
     let mut at = 0;
     let mut before = b' ';
     let mut first = true;
@@ -102,7 +127,10 @@ mod tests {
         let lifted = lift("UPDATE accounts SET balance = balance + -12 WHERE aid = 99;").expect("liftable");
         assert_eq!(lifted.text, "UPDATE accounts SET balance = balance + -$1 WHERE aid = $2");
         assert_eq!(lifted.values, [Value::Int4(12), Value::Int4(99)]);
-        assert_eq!(lift("select a from t2 where b = 9999999999").expect("liftable").types, [Some(Type::Int8)]);
+        assert_eq!(
+            lift("select a from t2 where b = 9999999999").expect("liftable").types,
+            [Some(Type::Int8)]
+        );
     }
 
     #[test]

@@ -20,7 +20,6 @@ mod rewrite;
 pub(crate) mod scan;
 pub(crate) mod utility;
 
-
 pub(crate) use utility::Utility;
 
 /// How deep `sqlparser` may recurse; several of its steps make one level of nesting.
@@ -39,7 +38,8 @@ impl Source<'_> {
         if at.line == 0 {
             return None;
         }
-        let before: usize = self.text.split('\n').take(at.line as usize - 1).map(|line| line.chars().count() + 1).sum();
+        let before: usize =
+            self.text.split('\n').take(at.line as usize - 1).map(|line| line.chars().count() + 1).sum();
         u32::try_from(before + at.column as usize).ok()
     }
 
@@ -91,7 +91,10 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Parsed>> {
 pub(crate) fn parse_one(text: &str) -> Result<Parsed> {
     let mut all = parse(text)?;
     if all.len() > 1 {
-        return Err(Error::new(Code::SyntaxError, "cannot insert multiple commands into a prepared statement"));
+        return Err(Error::new(
+            Code::SyntaxError,
+            "cannot insert multiple commands into a prepared statement",
+        ));
     }
     Ok(all.pop().unwrap_or(Parsed { statement: Statement::Empty, text: String::new() }))
 }
@@ -117,7 +120,9 @@ pub(crate) fn parse_query(text: &str) -> Result<Box<ast::Query>> {
             ast::Statement::Query(query) => Ok(query),
             _ => Err(Error::internal("a view holds something that is no query")),
         },
-        Statement::Empty | Statement::Utility(_) => Err(Error::internal("a view holds something that is no query")),
+        Statement::Empty | Statement::Utility(_) => {
+            Err(Error::internal("a view holds something that is no query"))
+        }
     }
 }
 
@@ -205,7 +210,8 @@ fn syntax_error(source: Source<'_>, error: ParserError) -> Error {
         Some((text, place)) => (text, place.split_once(", Column: ")),
         None => (message.as_str(), None),
     };
-    let at = at.and_then(|(line, column)| Some(Location { line: line.parse().ok()?, column: column.parse().ok()? }));
+    let at = at
+        .and_then(|(line, column)| Some(Location { line: line.parse().ok()?, column: column.parse().ok()? }));
     match at.filter(|at| at.line > 0) {
         Some(at) => {
             let near = word_at(&source.text[source.offset(at)..]);
@@ -222,7 +228,10 @@ fn syntax_error(source: Source<'_>, error: ParserError) -> Error {
             Error::new(Code::SyntaxError, "syntax error at end of input")
                 .with_position(u32::try_from(end).unwrap_or(u32::MAX))
         }
-        None => Error::new(Code::SyntaxError, format!("syntax error: {}", text.trim_start_matches("sql parser error: "))),
+        None => Error::new(
+            Code::SyntaxError,
+            format!("syntax error: {}", text.trim_start_matches("sql parser error: ")),
+        ),
     }
 }
 
@@ -249,7 +258,9 @@ fn word_at(text: &str) -> &str {
     let end = if first == '\'' || first == '"' {
         chars.find(|(_, c)| *c == first).map_or(text.len(), |(at, c)| at + c.len_utf8())
     } else if is_word(first) {
-        chars.find(|(_, c)| !(is_word(*c) || first.is_ascii_digit() && *c == '.')).map_or(text.len(), |(at, _)| at)
+        chars
+            .find(|(_, c)| !(is_word(*c) || first.is_ascii_digit() && *c == '.'))
+            .map_or(text.len(), |(at, _)| at)
     } else {
         first.len_utf8()
     };

@@ -14,7 +14,10 @@ use sqlparser::{
 pub(crate) fn rewrite(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let input = table_statement(create_table_as(adjacent_strings(input)));
     let touched = (0..input.len()).any(|at| {
-        is(&input, at, Keyword::FOR) || word(&input, at, "operator") || word(&input, at, "isnull") || word(&input, at, "notnull")
+        is(&input, at, Keyword::FOR)
+            || word(&input, at, "operator")
+            || word(&input, at, "isnull")
+            || word(&input, at, "notnull")
     });
     if !touched {
         return input;
@@ -25,7 +28,10 @@ pub(crate) fn rewrite(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         if is(&input, at, Keyword::FOR) && word(&input, at + 1, "no") && is(&input, at + 2, Keyword::KEY) {
             output.push(input[at].clone());
             at += 3;
-        } else if is(&input, at, Keyword::FOR) && is(&input, at + 1, Keyword::KEY) && word(&input, at + 2, "share") {
+        } else if is(&input, at, Keyword::FOR)
+            && is(&input, at + 1, Keyword::KEY)
+            && word(&input, at + 2, "share")
+        {
             output.push(input[at].clone());
             at += 2;
         } else if (word(&input, at, "isnull") || word(&input, at, "notnull")) && follows_operand(&input, at) {
@@ -62,9 +68,19 @@ fn made(at: &TokenWithSpan, word: &str) -> TokenWithSpan {
 fn follows_operand(tokens: &[TokenWithSpan], at: usize) -> bool {
     let before = at.checked_sub(1).and_then(|before| token(tokens, before));
     match before {
-        Some(Token::RParen | Token::RBracket | Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_)) => true,
+        Some(
+            Token::RParen
+            | Token::RBracket
+            | Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::Placeholder(_),
+        ) => true,
         Some(Token::Word(word)) => {
-            word.quote_style.is_some() || matches!(word.keyword, Keyword::NoKeyword | Keyword::NULL | Keyword::TRUE | Keyword::FALSE | Keyword::END)
+            word.quote_style.is_some()
+                || matches!(
+                    word.keyword,
+                    Keyword::NoKeyword | Keyword::NULL | Keyword::TRUE | Keyword::FALSE | Keyword::END
+                )
         }
         _ => false,
     }
@@ -73,8 +89,10 @@ fn follows_operand(tokens: &[TokenWithSpan], at: usize) -> bool {
 /// Strings on lines that follow each other are one string (SQL-92).
 fn adjacent_strings(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let follows = |pair: &[TokenWithSpan]| {
-        matches!((&pair[0].token, &pair[1].token), (Token::SingleQuotedString(_), Token::SingleQuotedString(_)))
-            && pair[0].span.end.line < pair[1].span.start.line
+        matches!(
+            (&pair[0].token, &pair[1].token),
+            (Token::SingleQuotedString(_), Token::SingleQuotedString(_))
+        ) && pair[0].span.end.line < pair[1].span.start.line
     };
     if !input.windows(2).any(follows) {
         return input;
@@ -99,11 +117,17 @@ fn table_statement(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let named = |at: usize| matches!(token(&input, at), Some(Token::Word(_)));
     let is_insert = is(&input, 0, Keyword::INSERT);
     let found = (0..input.len()).find(|at| {
-        is(&input, *at, Keyword::TABLE) && named(at + 1) && (*at == 0 || (is_insert && *at >= 3 && !is(&input, at - 1, Keyword::INTO)))
+        is(&input, *at, Keyword::TABLE)
+            && named(at + 1)
+            && (*at == 0 || (is_insert && *at >= 3 && !is(&input, at - 1, Keyword::INTO)))
     });
     let Some(at) = found else { return input };
     let mut output = input[..at].to_vec();
-    output.extend([made(&input[at], "SELECT"), TokenWithSpan { token: Token::Mul, span: input[at].span }, made(&input[at], "FROM")]);
+    output.extend([
+        made(&input[at], "SELECT"),
+        TokenWithSpan { token: Token::Mul, span: input[at].span },
+        made(&input[at], "FROM"),
+    ]);
     output.extend_from_slice(&input[at + 1..]);
     output
 }
@@ -115,10 +139,13 @@ fn create_table_as(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     }
     let Some(open) = input.iter().position(|token| token.token == Token::LParen) else { return input };
     let mut at = open + 1;
-    while matches!(token(&input, at), Some(Token::Word(_))) && matches!(token(&input, at + 1), Some(Token::Comma)) {
+    while matches!(token(&input, at), Some(Token::Word(_)))
+        && matches!(token(&input, at + 1), Some(Token::Comma))
+    {
         at += 2;
     }
-    let closes = matches!(token(&input, at), Some(Token::Word(_))) && matches!(token(&input, at + 1), Some(Token::RParen));
+    let closes = matches!(token(&input, at), Some(Token::Word(_)))
+        && matches!(token(&input, at + 1), Some(Token::RParen));
     if !closes || !is(&input, at + 2, Keyword::AS) {
         return input;
     }
@@ -127,7 +154,12 @@ fn create_table_as(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
     let of = |token: Token| TokenWithSpan { token, span: input[open].span };
     let mut output = input[..open].to_vec();
     output.push(input[at + 2].clone());
-    output.extend([made(&input[open], "SELECT"), of(Token::Mul), made(&input[open], "FROM"), of(Token::LParen)]);
+    output.extend([
+        made(&input[open], "SELECT"),
+        of(Token::Mul),
+        made(&input[open], "FROM"),
+        of(Token::LParen),
+    ]);
     output.extend_from_slice(query);
     output.extend([of(Token::RParen), made(&input[open], "AS"), of(Token::make_word("t", Some('"')))]);
     output.extend_from_slice(names);
@@ -152,7 +184,8 @@ fn qualified_operator(tokens: &[TokenWithSpan], at: usize) -> Option<(&[TokenWit
     let inside = &tokens[at + 2..close];
     let operator = match inside {
         [schema, dot, operator @ ..] if dot.token == Token::Period => {
-            matches!(&schema.token, Token::Word(word) if word.value.eq_ignore_ascii_case("pg_catalog")).then_some(operator)?
+            matches!(&schema.token, Token::Word(word) if word.value.eq_ignore_ascii_case("pg_catalog"))
+                .then_some(operator)?
         }
         operator => operator,
     };

@@ -48,15 +48,21 @@ pub(crate) fn check(text: &str) -> Result<Measure> {
         return Err(too_long(text.len()));
     }
     if text.as_bytes().contains(&0) {
-        return Err(Error::new(Code::CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\": 0x00"));
+        return Err(Error::new(
+            Code::CharacterNotInRepertoire,
+            "invalid byte sequence for encoding \"UTF8\": 0x00",
+        ));
     }
     let measure = Scan::new(text.as_bytes()).run();
     if measure.depth > DEPTH_MAX || measure.chain > CHAIN_MAX || measure.logic > LOGIC_MAX {
         return Err(too_deep());
     }
     if measure.tokens > TOKENS_MAX {
-        return Err(Error::new(Code::ProgramLimitExceeded, format!("statement has more than {TOKENS_MAX} tokens"))
-            .with_hint("Send the values as parameters, or load them with COPY."));
+        return Err(Error::new(
+            Code::ProgramLimitExceeded,
+            format!("statement has more than {TOKENS_MAX} tokens"),
+        )
+        .with_hint("Send the values as parameters, or load them with COPY."));
     }
     Ok(measure)
 }
@@ -84,8 +90,11 @@ pub(crate) fn too_deep() -> Error {
 }
 
 fn too_long(bytes: usize) -> Error {
-    Error::new(Code::ProgramLimitExceeded, format!("statement of {bytes} bytes exceeds {STATEMENT_BYTES_MAX} bytes"))
-        .with_hint("Send the values as parameters, or load them with COPY.")
+    Error::new(
+        Code::ProgramLimitExceeded,
+        format!("statement of {bytes} bytes exceeds {STATEMENT_BYTES_MAX} bytes"),
+    )
+    .with_hint("Send the values as parameters, or load them with COPY.")
 }
 
 struct Scan<'a> {
@@ -189,7 +198,8 @@ impl<'a> Scan<'a> {
 
     fn dollar(&mut self) {
         let rest = &self.bytes[self.at + 1..];
-        let tag = rest.iter().position(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80));
+        let tag =
+            rest.iter().position(|byte| !(byte.is_ascii_alphanumeric() || *byte == b'_' || *byte >= 0x80));
         match tag {
             Some(length) if rest[length] == b'$' && !rest.first().is_some_and(u8::is_ascii_digit) => {
                 let mark = &self.bytes[self.at..self.at + length + 2];
@@ -237,8 +247,10 @@ impl<'a> Scan<'a> {
 
     fn word(&mut self) {
         let start = self.at;
-        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'$' || *byte >= 0x80;
-        let length = self.bytes[start..].iter().position(|byte| !is_part(byte)).unwrap_or(self.bytes.len() - start);
+        let is_part =
+            |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'$' || *byte >= 0x80;
+        let length =
+            self.bytes[start..].iter().position(|byte| !is_part(byte)).unwrap_or(self.bytes.len() - start);
         self.at += length;
         let word = &self.bytes[start..self.at];
         let is = |name: &[u8]| word.eq_ignore_ascii_case(name);

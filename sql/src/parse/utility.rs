@@ -343,7 +343,8 @@ impl<'a> Cursor<'a> {
     }
 
     fn accept_all(&mut self, words: &[&str]) -> bool {
-        let found = words.iter().enumerate().all(|(i, word)| self.word_at(self.at + i).is_some_and(|at| at == *word));
+        let found =
+            words.iter().enumerate().all(|(i, word)| self.word_at(self.at + i).is_some_and(|at| at == *word));
         if found {
             self.at += words.len();
         }
@@ -512,7 +513,10 @@ impl<'a> Cursor<'a> {
             return Ok(Utility::SetSession(self.modes()?));
         }
         if self.accept_all(&["constraints"]) {
-            let error = Error::unsupported("SET CONSTRAINTS is not supported", "Constraints are checked at the end of each statement.");
+            let error = Error::unsupported(
+                "SET CONSTRAINTS is not supported",
+                "Constraints are checked at the end of each statement.",
+            );
             return Err(error);
         }
         let local = self.accept("local");
@@ -524,7 +528,8 @@ impl<'a> Cursor<'a> {
             return Ok(Utility::Set { name: "session_authorization".to_owned(), values, local });
         }
         if self.accept("role") {
-            let values = if self.accept_any(&["none", "default"]) { None } else { Some(vec![self.scalar()?]) };
+            let values =
+                if self.accept_any(&["none", "default"]) { None } else { Some(vec![self.scalar()?]) };
             return Ok(Utility::Set { name: "role".to_owned(), values, local });
         }
         if self.accept_all(&["time", "zone"]) {
@@ -688,7 +693,9 @@ impl<'a> Cursor<'a> {
     /// Runs `sqlparser` from here and goes on behind what it took.
     fn with_parser<T>(
         &mut self,
-        parse: impl FnOnce(&mut sqlparser::parser::Parser<'_>) -> std::result::Result<T, sqlparser::parser::ParserError>,
+        parse: impl FnOnce(
+            &mut sqlparser::parser::Parser<'_>,
+        ) -> std::result::Result<T, sqlparser::parser::ParserError>,
     ) -> Result<T> {
         let mut parser = parser(self.tokens[self.at..].to_vec());
         let parsed = parse(&mut parser).map_err(|error| syntax_error(self.source, error))?;
@@ -698,8 +705,13 @@ impl<'a> Cursor<'a> {
 
     fn prepare(mut self) -> Result<Utility> {
         self.at += 1;
-        if self.word_at(self.at).is_some_and(|word| word == "transaction") && self.word_at(self.at + 1).is_none_or(|word| word != "as") {
-            return Err(Error::unsupported("PREPARE TRANSACTION is not supported", "Commit the transaction in one phase."));
+        if self.word_at(self.at).is_some_and(|word| word == "transaction")
+            && self.word_at(self.at + 1).is_none_or(|word| word != "as")
+        {
+            return Err(Error::unsupported(
+                "PREPARE TRANSACTION is not supported",
+                "Commit the transaction in one phase.",
+            ));
         }
         let name = self.name()?;
         let mut types = Vec::new();
@@ -734,8 +746,14 @@ impl<'a> Cursor<'a> {
 
     fn explain(mut self) -> Result<Utility> {
         self.at += 1;
-        let mut options =
-            ExplainOptions { analyze: false, verbose: false, costs: true, timing: true, summary: None, json: false };
+        let mut options = ExplainOptions {
+            analyze: false,
+            verbose: false,
+            costs: true,
+            timing: true,
+            summary: None,
+            json: false,
+        };
         if self.accept_token(&Token::LParen) {
             loop {
                 self.explain_option(&mut options)?;
@@ -783,7 +801,9 @@ impl<'a> Cursor<'a> {
                     .with_hint("The formats are text and json."));
                 }
             },
-            _ => return Err(Error::new(Code::SyntaxError, format!("unrecognized EXPLAIN option \"{name}\""))),
+            _ => {
+                return Err(Error::new(Code::SyntaxError, format!("unrecognized EXPLAIN option \"{name}\"")));
+            }
         }
         Ok(())
     }
@@ -809,7 +829,10 @@ impl<'a> Cursor<'a> {
             self.expect("to")?;
         }
         if self.peek_word().is_some_and(|word| word == "program") {
-            return Err(Error::unsupported("COPY with PROGRAM is not supported", "Copy from STDIN or to STDOUT."));
+            return Err(Error::unsupported(
+                "COPY with PROGRAM is not supported",
+                "Copy from STDIN or to STDOUT.",
+            ));
         }
         let file = if self.accept_any(&["stdin", "stdout"]) { None } else { Some(self.string()?) };
         let mut options = Vec::new();
@@ -825,7 +848,8 @@ impl<'a> Cursor<'a> {
         } else {
             self.old_copy_options(&mut options)?;
         }
-        let filter = if self.accept("where") { Some(self.with_parser(|parser| parser.parse_expr())?) } else { None };
+        let filter =
+            if self.accept("where") { Some(self.with_parser(|parser| parser.parse_expr())?) } else { None };
         Ok(Utility::Copy(Copy { target, from, file, options, filter }))
     }
 
@@ -952,7 +976,9 @@ impl<'a> Cursor<'a> {
             }
             ("alter", "database") => self.alter_database()?,
             ("create", "role" | "group") => self.create_role(false)?,
-            ("create", "user") if self.peek_word().is_none_or(|word| word != "mapping") => self.create_role(true)?,
+            ("create", "user") if self.peek_word().is_none_or(|word| word != "mapping") => {
+                self.create_role(true)?
+            }
             ("alter", "role" | "user" | "group") => self.alter_role()?,
             ("drop", "role" | "user" | "group") => {
                 let if_exists = self.if_exists();
@@ -1036,7 +1062,10 @@ impl<'a> Cursor<'a> {
             return Ok(Utility::AlterRole { name, options: Vec::new(), rename: Some(self.name()?) });
         }
         if self.peek_word().is_some_and(|word| word == "set" || word == "reset" || word == "in") {
-            return Err(Error::unsupported("settings of a role are not supported", "Use SET in the session."));
+            return Err(Error::unsupported(
+                "settings of a role are not supported",
+                "Use SET in the session.",
+            ));
         }
         self.accept("with");
         Ok(Utility::AlterRole { name, options: self.role_options()?, rename: None })
@@ -1057,7 +1086,9 @@ impl<'a> Cursor<'a> {
                 "inherit" => RoleOption::Inherit(true),
                 "noinherit" => RoleOption::Inherit(false),
                 "encrypted" => continue,
-                "password" => RoleOption::Password(if self.accept("null") { None } else { Some(self.string()?) }),
+                "password" => {
+                    RoleOption::Password(if self.accept("null") { None } else { Some(self.string()?) })
+                }
                 "connection" => {
                     self.expect("limit")?;
                     RoleOption::ConnectionLimit(self.integer()?)
@@ -1211,7 +1242,9 @@ impl<'a> Cursor<'a> {
         if self.accept("sequence") {
             return Ok(GrantObject::Sequences(self.qualified_list()?));
         }
-        if self.peek_word().is_some_and(|word| ["function", "procedure", "routine", "language", "type", "domain"].contains(&word.as_str())) {
+        if self.peek_word().is_some_and(|word| {
+            ["function", "procedure", "routine", "language", "type", "domain"].contains(&word.as_str())
+        }) {
             return Err(Error::unsupported(
                 "rights on this kind of object are not supported",
                 "There are rights on databases, schemas, tables, columns and sequences.",

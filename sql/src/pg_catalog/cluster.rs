@@ -37,7 +37,11 @@ pub(super) const RELATIONS: &[Relation] = &[
         columns: &[("oid", O), ("nspname", N), ("nspowner", O), ("nspacl", TEXTS)],
         rows: |context| {
             let all = namespaces(context);
-            rows(all.into_iter().map(|(id, name, owner)| vec![oid(id), text(name), oid(owner.0), Value::Null]).collect())
+            rows(
+                all.into_iter()
+                    .map(|(id, name, owner)| vec![oid(id), text(name), oid(owner.0), Value::Null])
+                    .collect(),
+            )
         },
     },
     Relation {
@@ -172,7 +176,8 @@ pub(super) const RELATIONS: &[Relation] = &[
         rows: |context| {
             let members = context.catalog.roles().flat_map(|role| {
                 let of = role.member_of.iter();
-                of.map(|group| vec![oid(group.0), oid(role.id.0), oid(super::OWNER.0), flag(false)]).collect::<Vec<_>>()
+                of.map(|group| vec![oid(group.0), oid(role.id.0), oid(super::OWNER.0), flag(false)])
+                    .collect::<Vec<_>>()
             });
             rows(members.collect())
         },
@@ -183,7 +188,8 @@ pub(super) const RELATIONS: &[Relation] = &[
         oid: 1213,
         columns: &[("oid", O), ("spcname", N), ("spcowner", O), ("spcacl", TEXTS), ("spcoptions", TEXTS)],
         rows: |_| {
-            let space = |id, name: &str| vec![oid(id), text(name), oid(super::OWNER.0), Value::Null, Value::Null];
+            let space =
+                |id, name: &str| vec![oid(id), text(name), oid(super::OWNER.0), Value::Null, Value::Null];
             rows(vec![space(1663, "pg_default"), space(1664, "pg_global")])
         },
     },

@@ -2,7 +2,7 @@
 
 use model::{
     catalog::Catalog,
-    id::{ColumnNumber, IndexId, TableId},
+    id::{ColumnNumber, IndexId},
     schema::{ColumnDefault, ForeignKey, Index, Referential, Table},
 };
 
@@ -54,7 +54,9 @@ impl<'a> Constraint<'a> {
     /// The columns it is about.
     pub(crate) fn columns(self) -> Vec<ColumnNumber> {
         match self {
-            Self::Primary(index) | Self::Unique(index) => index.parts.iter().map(|part| part.column).collect(),
+            Self::Primary(index) | Self::Unique(index) => {
+                index.parts.iter().map(|part| part.column).collect()
+            }
             Self::Check(_) => Vec::new(),
             Self::Foreign(key) => key.columns.clone(),
         }
@@ -63,7 +65,9 @@ impl<'a> Constraint<'a> {
     /// `pg_get_constraintdef`.
     pub(crate) fn definition(self, context: &Context, table: &Table) -> String {
         match self {
-            Self::Primary(index) => format!("PRIMARY KEY ({})", names(table, index.parts.iter().map(|part| part.column))),
+            Self::Primary(index) => {
+                format!("PRIMARY KEY ({})", names(table, index.parts.iter().map(|part| part.column)))
+            }
             Self::Unique(index) => {
                 let nulls = if index.nulls_not_distinct { "NULLS NOT DISTINCT " } else { "" };
                 format!("UNIQUE {nulls}({})", names(table, index.parts.iter().map(|part| part.column)))
@@ -163,15 +167,12 @@ pub(crate) fn index_part_name(table: &Table, index: &Index, place: usize) -> Str
 /// The SQL text of a column's default or generation expression, if it shows one.
 pub(crate) fn default_text(context: &Context, default: &ColumnDefault) -> Option<String> {
     match default {
-        ColumnDefault::Expression(expression) | ColumnDefault::Generated(expression) => Some(expression.clone()),
+        ColumnDefault::Expression(expression) | ColumnDefault::Generated(expression) => {
+            Some(expression.clone())
+        }
         ColumnDefault::Identity { sequence, .. } => {
             let name = crate::functions::cast::relation_name(context, sequence.0);
             Some(format!("nextval({}::regclass)", crate::functions::text::quote_literal(&name)))
         }
     }
-}
-
-/// The table a name in `regclass` or an OID means.
-pub(crate) fn table_of(context: &Context, oid: u32) -> Option<std::sync::Arc<Table>> {
-    context.catalog.table(TableId(oid)).cloned()
 }

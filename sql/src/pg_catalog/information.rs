@@ -91,7 +91,8 @@ pub(super) const RELATIONS: &[Relation] = &[
                 out.push(row(schema_name(context, view.schema), &view.name, "VIEW", false));
             }
             for relation in super::relations() {
-                let kind = if relation.schema == SCHEMA || relation.oid >= 10_000 { "VIEW" } else { "BASE TABLE" };
+                let kind =
+                    if relation.schema == SCHEMA || relation.oid >= 10_000 { "VIEW" } else { "BASE TABLE" };
                 out.push(row(text(relation.schema), relation.name, kind, false));
             }
             rows(out)
@@ -114,21 +115,22 @@ pub(super) const RELATIONS: &[Relation] = &[
             ("is_trigger_insertable_into", T),
         ],
         rows: |context| {
-            let views = context.catalog.views().filter(|view| view.database == context.database).map(|view| {
-                let no = || yes(false);
-                vec![
-                    catalog_name(context),
-                    schema_name(context, view.schema),
-                    text(&view.name),
-                    text(format!(" {};", view.query)),
-                    text("NONE"),
-                    no(),
-                    no(),
-                    no(),
-                    no(),
-                    no(),
-                ]
-            });
+            let views =
+                context.catalog.views().filter(|view| view.database == context.database).map(|view| {
+                    let no = || yes(false);
+                    vec![
+                        catalog_name(context),
+                        schema_name(context, view.schema),
+                        text(&view.name),
+                        text(format!(" {};", view.query)),
+                        text("NONE"),
+                        no(),
+                        no(),
+                        no(),
+                        no(),
+                        no(),
+                    ]
+                });
             rows(views.collect())
         },
     },
@@ -350,7 +352,11 @@ pub(super) const RELATIONS: &[Relation] = &[
                     let unique = parent.and_then(|parent| {
                         parent.indexes.iter().find(|index| {
                             index.constraint
-                                && index.parts.iter().map(|part| part.column).eq(key.parent_columns.iter().copied())
+                                && index
+                                    .parts
+                                    .iter()
+                                    .map(|part| part.column)
+                                    .eq(key.parent_columns.iter().copied())
                         })
                     });
                     out.push(vec![
@@ -413,22 +419,23 @@ pub(super) const RELATIONS: &[Relation] = &[
             ("cycle_option", T),
         ],
         rows: |context| {
-            let sequences = context.catalog.sequences().filter(|at| at.database == context.database).map(|sequence| {
-                vec![
-                    catalog_name(context),
-                    schema_name(context, sequence.schema),
-                    text(&sequence.name),
-                    text(sequence.data_type.display_name()),
-                    precision(sequence.data_type),
-                    int4(2),
-                    int4(0),
-                    text(sequence.start.to_string()),
-                    text(sequence.min.to_string()),
-                    text(sequence.max.to_string()),
-                    text(sequence.increment.to_string()),
-                    yes(sequence.cycle),
-                ]
-            });
+            let sequences =
+                context.catalog.sequences().filter(|at| at.database == context.database).map(|sequence| {
+                    vec![
+                        catalog_name(context),
+                        schema_name(context, sequence.schema),
+                        text(&sequence.name),
+                        text(sequence.data_type.display_name()),
+                        precision(sequence.data_type),
+                        int4(2),
+                        int4(0),
+                        text(sequence.start.to_string()),
+                        text(sequence.min.to_string()),
+                        text(sequence.max.to_string()),
+                        text(sequence.increment.to_string()),
+                        yes(sequence.cycle),
+                    ]
+                });
             rows(sequences.collect())
         },
     },
@@ -478,36 +485,42 @@ fn columns(context: &Context) -> Vec<Vec<Value>> {
     for view in context.catalog.views().filter(|view| view.database == context.database) {
         for (place, (name, data_type, typmod)) in view.columns.iter().enumerate() {
             let schema = schema_name(context, view.schema);
-            out.push(column_row(context, &ColumnRow {
-                schema,
-                relation: &view.name,
-                name,
-                place: place as i32 + 1,
-                data_type: *data_type,
-                typmod: *typmod,
-                not_null: false,
-                default: None,
-                identity: None,
-                generated: None,
-                updatable: false,
-            }));
+            out.push(column_row(
+                context,
+                &ColumnRow {
+                    schema,
+                    relation: &view.name,
+                    name,
+                    place: place as i32 + 1,
+                    data_type: *data_type,
+                    typmod: *typmod,
+                    not_null: false,
+                    default: None,
+                    identity: None,
+                    generated: None,
+                    updatable: false,
+                },
+            ));
         }
     }
     for relation in super::relations() {
         for (place, (name, data_type)) in relation.columns.iter().enumerate() {
-            out.push(column_row(context, &ColumnRow {
-                schema: text(relation.schema),
-                relation: relation.name,
-                name,
-                place: place as i32 + 1,
-                data_type: *data_type,
-                typmod: model::types::Typmod::NONE,
-                not_null: false,
-                default: None,
-                identity: None,
-                generated: None,
-                updatable: false,
-            }));
+            out.push(column_row(
+                context,
+                &ColumnRow {
+                    schema: text(relation.schema),
+                    relation: relation.name,
+                    name,
+                    place: place as i32 + 1,
+                    data_type: *data_type,
+                    typmod: model::types::Typmod::NONE,
+                    not_null: false,
+                    default: None,
+                    identity: None,
+                    generated: None,
+                    updatable: false,
+                },
+            ));
         }
     }
     out
@@ -537,19 +550,22 @@ fn column_of_table(context: &Context, table: &Table, column: &Column) -> Vec<Val
         Some(default) => (definition::default_text(context, default), None, None),
         None => (None, None, None),
     };
-    column_row(context, &ColumnRow {
-        schema: schema_name(context, table.schema),
-        relation: &table.name,
-        name: &column.name,
-        place: i32::from(column.number.0),
-        data_type: column.data_type,
-        typmod: column.typmod,
-        not_null: column.not_null,
-        default,
-        identity,
-        generated,
-        updatable: true,
-    })
+    column_row(
+        context,
+        &ColumnRow {
+            schema: schema_name(context, table.schema),
+            relation: &table.name,
+            name: &column.name,
+            place: i32::from(column.number.0),
+            data_type: column.data_type,
+            typmod: column.typmod,
+            not_null: column.not_null,
+            default,
+            identity,
+            generated,
+            updatable: true,
+        },
+    )
 }
 
 fn column_row(context: &Context, at: &ColumnRow<'_>) -> Vec<Value> {

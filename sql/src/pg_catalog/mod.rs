@@ -63,8 +63,14 @@ pub fn find(schema: &str, name: &str) -> Option<&'static Relation> {
     relations().find(|relation| relation.schema == schema && relation.name == name)
 }
 
-const RELATIONS: &[&[Relation]] =
-    &[cluster::RELATIONS, relations::RELATIONS, types::RELATIONS, views::RELATIONS, empty::RELATIONS, information::RELATIONS];
+const RELATIONS: &[&[Relation]] = &[
+    cluster::RELATIONS,
+    relations::RELATIONS,
+    types::RELATIONS,
+    views::RELATIONS,
+    empty::RELATIONS,
+    information::RELATIONS,
+];
 
 /// The name of the system relation with this OID.
 pub(crate) fn relation_name(oid: u32) -> Option<&'static str> {
@@ -120,7 +126,10 @@ pub(crate) fn derived_oid(of: u32, kind: &str, name: &str) -> u32 {
 
 /// The types and names of all schemas as `pg_namespace` knows them: (oid, name, owner).
 fn namespaces(context: &Context) -> Vec<(u32, String, RoleId)> {
-    let ours = context.catalog.schemas(context.database).map(|schema| (schema.id.0, schema.name.clone(), schema.owner));
+    let ours = context
+        .catalog
+        .schemas(context.database)
+        .map(|schema| (schema.id.0, schema.name.clone(), schema.owner));
     let system = [
         (PG_CATALOG, "pg_catalog".to_owned(), OWNER),
         (INFORMATION_SCHEMA, "information_schema".to_owned(), OWNER),

@@ -7,8 +7,7 @@ use model::{
 };
 
 use super::{
-    INFORMATION_SCHEMA, OWNER, PG_CATALOG, Relation, columns_of, definition,
-    definition::Constraint,
+    INFORMATION_SCHEMA, OWNER, PG_CATALOG, Relation, columns_of, definition, definition::Constraint,
     derived_oid, flag, index_columns, int2, int4, list, maybe_text, oid, rows, tables, text, vector,
 };
 use crate::context::Context;
@@ -203,7 +202,8 @@ pub(super) const RELATIONS: &[Relation] = &[
             ("seqcycle", B),
         ],
         rows: |context| {
-            let sequences = context.catalog.sequences().filter(|sequence| sequence.database == context.database);
+            let sequences =
+                context.catalog.sequences().filter(|sequence| sequence.database == context.database);
             rows(
                 sequences
                     .map(|sequence| {
@@ -253,7 +253,15 @@ pub(super) const RELATIONS: &[Relation] = &[
                     });
                     let kind = if identity { "i" } else { "a" };
                     let number = int4(i32::from(column.0));
-                    out.push(vec![class(), oid(sequence.id.0), int4(0), class(), oid(table.0), number, text(kind)]);
+                    out.push(vec![
+                        class(),
+                        oid(sequence.id.0),
+                        int4(0),
+                        class(),
+                        oid(table.0),
+                        number,
+                        text(kind),
+                    ]);
                 }
             }
             for view in context.catalog.views() {
@@ -264,7 +272,15 @@ pub(super) const RELATIONS: &[Relation] = &[
             }
             for table in tables(context) {
                 for index in &table.indexes {
-                    out.push(vec![class(), oid(index.id.0), int4(0), class(), oid(table.id.0), int4(0), text("a")]);
+                    out.push(vec![
+                        class(),
+                        oid(index.id.0),
+                        int4(0),
+                        class(),
+                        oid(table.id.0),
+                        int4(0),
+                        text("a"),
+                    ]);
                 }
             }
             rows(out)
@@ -384,7 +400,14 @@ fn classes(context: &Context) -> Vec<Vec<Value>> {
     }
     for relation in super::relations() {
         let (namespace, kind) = system_kind(relation);
-        out.push(class(&other(relation.oid, relation.name, namespace, OWNER.0, kind, relation.columns.len())));
+        out.push(class(&other(
+            relation.oid,
+            relation.name,
+            namespace,
+            OWNER.0,
+            kind,
+            relation.columns.len(),
+        )));
     }
     out
 }
@@ -524,7 +547,8 @@ fn indexes(context: &Context) -> Vec<Vec<Value>> {
     for table in tables(context) {
         for index in &table.indexes {
             let columns = index_columns(&table, index);
-            let types: Vec<Type> = index.parts.iter().map(|part| table.column(part.column).data_type).collect();
+            let types: Vec<Type> =
+                index.parts.iter().map(|part| table.column(part.column).data_type).collect();
             let expressions: Vec<String> = (0..index.parts.len())
                 .filter(|place| columns[*place] == 0)
                 .map(|place| definition::index_part_name(&table, index, place))
@@ -551,7 +575,10 @@ fn indexes(context: &Context) -> Vec<Vec<Value>> {
                 flag(false),
                 vector(Element::Int2, columns.into_iter().map(int2).collect()),
                 vector(Element::Oid, types.iter().map(|at| oid(super::types::collation_of(*at))).collect()),
-                vector(Element::Oid, types.iter().map(|at| oid(super::types::operator_class_of(*at))).collect()),
+                vector(
+                    Element::Oid,
+                    types.iter().map(|at| oid(super::types::operator_class_of(*at))).collect(),
+                ),
                 vector(Element::Int2, index.parts.iter().map(|part| int2(option(part))).collect()),
                 if expressions.is_empty() { Value::Null } else { text(expressions.join(", ")) },
                 maybe_text(index.predicate_text.as_ref()),
@@ -569,12 +596,19 @@ fn constraints(context: &Context) -> Vec<Vec<Value>> {
                 list(Element::Int2, columns.iter().map(|column| int2(column.0 as i16)).collect())
             };
             let (index, parent, update, delete, parent_columns) = match constraint {
-                Constraint::Primary(index) | Constraint::Unique(index) => (index.id.0, 0, " ", " ", Value::Null),
+                Constraint::Primary(index) | Constraint::Unique(index) => {
+                    (index.id.0, 0, " ", " ", Value::Null)
+                }
                 Constraint::Check(_) => (0, 0, " ", " ", Value::Null),
                 Constraint::Foreign(key) => {
                     let parent = context.catalog.table(key.parent);
                     let covers = |index: &&model::schema::Index| {
-                        index.unique && index.parts.iter().map(|part| part.column).eq(key.parent_columns.iter().copied())
+                        index.unique
+                            && index
+                                .parts
+                                .iter()
+                                .map(|part| part.column)
+                                .eq(key.parent_columns.iter().copied())
                     };
                     let index = parent.and_then(|parent| parent.indexes.iter().find(covers));
                     (

@@ -47,15 +47,16 @@ pub(super) const RELATIONS: &[Relation] = &[
         oid: 12_011,
         columns: &[("schemaname", N), ("viewname", N), ("viewowner", N), ("definition", T)],
         rows: |context| {
-            let views = context.catalog.views().filter(|view| view.database == context.database).map(|view| {
-                let schema = context.catalog.schema(view.schema);
-                vec![
-                    schema.map_or(Value::Null, |schema| text(&schema.name)),
-                    text(&view.name),
-                    role_name(context, view.owner),
-                    text(format!(" {};", view.query)),
-                ]
-            });
+            let views =
+                context.catalog.views().filter(|view| view.database == context.database).map(|view| {
+                    let schema = context.catalog.schema(view.schema);
+                    vec![
+                        schema.map_or(Value::Null, |schema| text(&schema.name)),
+                        text(&view.name),
+                        role_name(context, view.owner),
+                        text(format!(" {};", view.query)),
+                    ]
+                });
             rows(views.collect())
         },
     },
@@ -113,23 +114,24 @@ pub(super) const RELATIONS: &[Relation] = &[
             ("last_value", Type::Int8),
         ],
         rows: |context| {
-            let sequences = context.catalog.sequences().filter(|at| at.database == context.database).map(|sequence| {
-                let schema = context.catalog.schema(sequence.schema);
-                let last = context.sequences.current(sequence.id).ok();
-                vec![
-                    schema.map_or(Value::Null, |schema| text(&schema.name)),
-                    text(&sequence.name),
-                    role_name(context, sequence.owner),
-                    Value::Oid(sequence.data_type.oid()),
-                    Value::Int8(sequence.start),
-                    Value::Int8(sequence.min),
-                    Value::Int8(sequence.max),
-                    Value::Int8(sequence.increment),
-                    flag(sequence.cycle),
-                    Value::Int8(i64::from(sequence.cache)),
-                    last.map_or(Value::Null, Value::Int8),
-                ]
-            });
+            let sequences =
+                context.catalog.sequences().filter(|at| at.database == context.database).map(|sequence| {
+                    let schema = context.catalog.schema(sequence.schema);
+                    let last = context.sequences.current(sequence.id).ok();
+                    vec![
+                        schema.map_or(Value::Null, |schema| text(&schema.name)),
+                        text(&sequence.name),
+                        role_name(context, sequence.owner),
+                        Value::Oid(sequence.data_type.oid()),
+                        Value::Int8(sequence.start),
+                        Value::Int8(sequence.min),
+                        Value::Int8(sequence.max),
+                        Value::Int8(sequence.increment),
+                        flag(sequence.cycle),
+                        Value::Int8(i64::from(sequence.cache)),
+                        last.map_or(Value::Null, Value::Int8),
+                    ]
+                });
             rows(sequences.collect())
         },
     },

@@ -75,7 +75,10 @@ pub(crate) fn choose(
     let partitions = partitions(&scan.table, &facts);
     let candidates = candidates(scan, &conditions, &facts, statistics, columns);
     let pick = match order {
-        None => candidates.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost)).map(|candidate| (candidate, false)),
+        None => candidates
+            .into_iter()
+            .min_by(|a, b| a.cost.total_cmp(&b.cost))
+            .map(|candidate| (candidate, false)),
         Some(order) => candidates
             .into_iter()
             .filter_map(|candidate| direction(scan, &candidate, order).map(|reverse| (candidate, reverse)))
@@ -93,7 +96,12 @@ pub(crate) fn choose(
             cost: rows,
         };
     };
-    let rest: Vec<Expr> = conditions.into_iter().enumerate().filter(|(at, _)| !best.taken.contains(at)).map(|(_, condition)| condition).collect();
+    let rest: Vec<Expr> = conditions
+        .into_iter()
+        .enumerate()
+        .filter(|(at, _)| !best.taken.contains(at))
+        .map(|(_, condition)| condition)
+        .collect();
     let share: f64 = rest.iter().map(|condition| cost::selectivity(condition, statistics, columns)).product();
     let rows = if best.rows <= 1.0 { best.rows } else { best.rows * share };
     Chosen { access: best.access, partitions, reverse, ordered: order.is_some(), rest, rows, cost: best.cost }
@@ -231,7 +239,9 @@ fn column_of(scan: &logical::Scan, expr: &Expr, other: Type) -> Option<ColumnNum
     let (id, ty) = match &expr.kind {
         Kind::Column(id) => (*id, expr.ty),
         // varchar is compared as text, and has the same key.
-        Kind::Cast { value, .. } if value.ty == Type::Varchar && expr.ty == Type::Text => (value.as_column()?, Type::Text),
+        Kind::Cast { value, .. } if value.ty == Type::Varchar && expr.ty == Type::Text => {
+            (value.as_column()?, Type::Text)
+        }
         _ => return None,
     };
     let (_, column) = scan.columns.iter().find(|(at, _)| *at == id)?;
@@ -265,7 +275,13 @@ fn partitions(table: &Table, facts: &[Fact]) -> Partitions {
     Partitions::One(values)
 }
 
-fn candidates(scan: &logical::Scan, conditions: &[Expr], facts: &[Fact], statistics: &Statistics, columns: &Columns) -> Vec<Candidate> {
+fn candidates(
+    scan: &logical::Scan,
+    conditions: &[Expr],
+    facts: &[Fact],
+    statistics: &Statistics,
+    columns: &Columns,
+) -> Vec<Candidate> {
     let table = &scan.table;
     let total = statistics.rows(table.id);
     let mut all = vec![Candidate {
@@ -347,7 +363,10 @@ fn candidate(
         for fact in on(part.column) {
             let (keys, count) = match &fact.says {
                 Says::AnyOf(list) => {
-                    let keys = list.iter().map(|item| prefix.iter().cloned().chain([item.clone()]).collect()).collect();
+                    let keys = list
+                        .iter()
+                        .map(|item| prefix.iter().cloned().chain([item.clone()]).collect())
+                        .collect();
                     (Keys::List(keys), list.len() as f64)
                 }
                 Says::AnyIn(array) => (Keys::Array { prefix: prefix.clone(), array: array.clone() }, 10.0),
@@ -355,7 +374,14 @@ fn candidate(
             };
             taken.insert(fact.condition);
             let access = Access::Keys { index: id, keys };
-            return Some(Candidate { index: id, access, taken, rows: count.min(total), cost: count * cost::LOOKUP, fixed });
+            return Some(Candidate {
+                index: id,
+                access,
+                taken,
+                rows: count.min(total),
+                cost: count * cost::LOOKUP,
+                fixed,
+            });
         }
     }
     let mut range = KeyRange { prefix, ..KeyRange::default() };
@@ -387,7 +413,14 @@ fn candidate(
         return None;
     }
     let rows = (total * share).max(1.0);
-    Some(Candidate { index: id, access: Access::Range { index: id, range }, taken, rows, cost: 3.0 + rows * lookup, fixed })
+    Some(Candidate {
+        index: id,
+        access: Access::Range { index: id, range },
+        taken,
+        rows,
+        cost: 3.0 + rows * lookup,
+        fixed,
+    })
 }
 
 /// A join whose right side is found by key for each row of the left.

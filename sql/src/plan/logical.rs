@@ -15,9 +15,7 @@ use model::{
     schema::Table,
 };
 
-use super::{
-    AggregateCall, JoinKind, LockWait, RowRules, ScanColumn, SetExpr, SetKind, WindowCall,
-};
+use super::{AggregateCall, JoinKind, LockWait, RowRules, ScanColumn, SetExpr, SetKind, WindowCall};
 use crate::expr::{Expr, Kind, Query, SortKey, SubqueryKind};
 
 /// What is known of every column id of a statement.
@@ -472,7 +470,8 @@ impl Logical {
             | Self::DistinctOn { input, .. }
             | Self::LockRows { input, .. } => vec![input],
             Self::Join(join) => vec![&join.left, &join.right],
-            Self::SetOperation { left, right, .. } | Self::Recursive { initial: left, recursive: right, .. } => {
+            Self::SetOperation { left, right, .. }
+            | Self::Recursive { initial: left, recursive: right, .. } => {
                 vec![left, right]
             }
             Self::Aggregate(aggregate) => vec![&aggregate.input],
@@ -505,7 +504,8 @@ impl Logical {
             | Self::DistinctOn { input, .. }
             | Self::LockRows { input, .. } => vec![input],
             Self::Join(join) => vec![&mut join.left, &mut join.right],
-            Self::SetOperation { left, right, .. } | Self::Recursive { initial: left, recursive: right, .. } => {
+            Self::SetOperation { left, right, .. }
+            | Self::Recursive { initial: left, recursive: right, .. } => {
                 vec![left, right]
             }
             Self::Aggregate(aggregate) => vec![&mut aggregate.input],
@@ -528,7 +528,9 @@ impl Logical {
             Self::FunctionScan { calls, .. } => calls.iter().for_each(|call| call.for_each_expr(&mut *visit)),
             Self::Filter { condition, .. } => visit(condition),
             Self::Project { items, .. } => items.iter().for_each(|(_, value)| visit(value)),
-            Self::ProjectSet { items, .. } => items.iter().for_each(|(_, value)| value.for_each_expr(&mut *visit)),
+            Self::ProjectSet { items, .. } => {
+                items.iter().for_each(|(_, value)| value.for_each_expr(&mut *visit))
+            }
             Self::Join(join) => {
                 join.on.iter().for_each(&mut *visit);
                 if let Some((left, right)) = &join.null_aware {
@@ -560,7 +562,10 @@ impl Logical {
                 limit.iter().chain(offset).for_each(&mut *visit);
                 ties.iter().flatten().for_each(|key| visit(&key.value));
             }
-            Self::Distinct { .. } | Self::SetOperation { .. } | Self::With { .. } | Self::Recursive { .. } => {}
+            Self::Distinct { .. }
+            | Self::SetOperation { .. }
+            | Self::With { .. }
+            | Self::Recursive { .. } => {}
             Self::DistinctOn { keys, .. } => keys.iter().for_each(visit),
             Self::LockRows { condition, .. } => condition.iter().for_each(visit),
             Self::Insert(insert) => {
@@ -600,7 +605,9 @@ impl Logical {
         match self {
             Self::Values { rows, .. } => rows.iter_mut().flatten().for_each(visit),
             Self::Empty { .. } | Self::Scan(_) | Self::SystemScan { .. } | Self::CteScan { .. } => {}
-            Self::FunctionScan { calls, .. } => calls.iter_mut().for_each(|call| call.for_each_expr_mut(&mut *visit)),
+            Self::FunctionScan { calls, .. } => {
+                calls.iter_mut().for_each(|call| call.for_each_expr_mut(&mut *visit))
+            }
             Self::Filter { condition, .. } => visit(condition),
             Self::Project { items, .. } => items.iter_mut().for_each(|(_, value)| visit(value)),
             Self::ProjectSet { items, .. } => {
@@ -637,7 +644,10 @@ impl Logical {
                 limit.iter_mut().chain(offset).for_each(&mut *visit);
                 ties.iter_mut().flatten().for_each(|key| visit(&mut key.value));
             }
-            Self::Distinct { .. } | Self::SetOperation { .. } | Self::With { .. } | Self::Recursive { .. } => {}
+            Self::Distinct { .. }
+            | Self::SetOperation { .. }
+            | Self::With { .. }
+            | Self::Recursive { .. } => {}
             Self::DistinctOn { keys, .. } => keys.iter_mut().for_each(visit),
             Self::LockRows { condition, .. } => condition.iter_mut().for_each(visit),
             Self::Insert(insert) => {
@@ -664,7 +674,9 @@ impl Logical {
                     clause.condition.iter_mut().for_each(&mut *visit);
                     match &mut clause.action {
                         super::MergeAction::Nothing | super::MergeAction::Delete => {}
-                        super::MergeAction::Update(list) => list.iter_mut().for_each(|(_, value)| visit(value)),
+                        super::MergeAction::Update(list) => {
+                            list.iter_mut().for_each(|(_, value)| visit(value))
+                        }
                         super::MergeAction::Insert(list) => list.iter_mut().for_each(&mut *visit),
                     }
                 }

@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Error, Result, Type};
 
 use super::{
-    Access, Aggregate, AggregateCall, Apply, Bound, Column, CommonTable, ConflictAction, Delete, Frame, FunctionScan, Insert,
-    Join, JoinKind, LockRows, Merge, MergeAction, MergeClause, Node, OnConflict, Partitions, Plan, RowLock, RowRules, Scan,
-    ScanColumn, SetExpr, Strategy, SystemScan, Target, Update, Window, WindowCall, access,
+    Access, Aggregate, AggregateCall, Apply, Bound, Column, CommonTable, ConflictAction, Delete, Frame,
+    FunctionScan, Insert, Join, JoinKind, LockRows, Merge, MergeAction, MergeClause, Node, OnConflict,
+    Partitions, Plan, RowLock, RowRules, Scan, ScanColumn, SetExpr, Strategy, SystemScan, Target, Update,
+    Window, WindowCall, access,
     logical::{self, Columns, Logical, read_columns},
 };
 use crate::{
@@ -49,7 +50,12 @@ impl Env {
 }
 
 /// Lowers a whole statement, whose result has these columns.
-pub(crate) fn lower(plan: Logical, columns: &Columns, outputs: &[(String, usize)], statistics: &Statistics) -> Result<Plan> {
+pub(crate) fn lower(
+    plan: Logical,
+    columns: &Columns,
+    outputs: &[(String, usize)],
+    statistics: &Statistics,
+) -> Result<Plan> {
     let mut lower = Lower { columns, statistics, next_id: 0, tables: BTreeMap::new() };
     let mut env = Env::default();
     let need: BTreeSet<usize> = outputs.iter().map(|(_, id)| *id).collect();
@@ -66,7 +72,11 @@ pub(crate) fn lower(plan: Logical, columns: &Columns, outputs: &[(String, usize)
     }
     let named: Vec<Column> = outputs
         .iter()
-        .map(|(name, id)| Column { name: name.clone(), ty: columns.get(*id).ty, typmod: columns.get(*id).typmod })
+        .map(|(name, id)| Column {
+            name: name.clone(),
+            ty: columns.get(*id).ty,
+            typmod: columns.get(*id).typmod,
+        })
         .collect();
     plan.columns = named.into();
     Ok(plan)
@@ -123,25 +133,31 @@ impl Lower<'_> {
             Logical::Values { columns, rows } => self.values(columns, rows, need, env),
             Logical::Empty { columns } => self.values(columns, Vec::new(), need, env),
             Logical::Scan(scan) => self.scan(scan, Vec::new(), None, need, env),
-            Logical::SystemScan { relation, alias, columns } => self.system_scan(relation, alias, &columns, None, need, env),
+            Logical::SystemScan { relation, alias, columns } => {
+                self.system_scan(relation, alias, &columns, None, need, env)
+            }
             Logical::FunctionScan { calls, ordinality, columns } => {
                 let calls = self.set_exprs(calls, &[], env)?;
-                let rows = if calls.iter().any(|call| matches!(call, SetExpr::Set { .. })) { 100.0 } else { 1.0 };
+                let rows =
+                    if calls.iter().any(|call| matches!(call, SetExpr::Set { .. })) { 100.0 } else { 1.0 };
                 let node = Node::FunctionScan(FunctionScan { calls, ordinality });
                 Ok(Lowered { plan: self.plan(node, &columns, rows, rows), ids: columns })
             }
             Logical::Filter { input, condition } => self.filter(*input, condition, need, env),
             Logical::Project { input, items } => self.project(*input, items, need, env),
             Logical::ProjectSet { input, items } => {
-                let items: Vec<(usize, SetExpr)> =
-                    items.into_iter().filter(|(id, value)| matches!(value, SetExpr::Set { .. }) || need.contains(id)).collect();
+                let items: Vec<(usize, SetExpr)> = items
+                    .into_iter()
+                    .filter(|(id, value)| matches!(value, SetExpr::Set { .. }) || need.contains(id))
+                    .collect();
                 let mut below = BTreeSet::new();
                 for (_, value) in &items {
                     value.for_each_expr(&mut |expr| read_columns(expr, &mut below));
                 }
                 let input = self.node(*input, &below, env)?;
                 let ids: Vec<usize> = items.iter().map(|(id, _)| *id).collect();
-                let expressions = self.set_exprs(items.into_iter().map(|(_, value)| value).collect(), &input.ids, env)?;
+                let expressions =
+                    self.set_exprs(items.into_iter().map(|(_, value)| value).collect(), &input.ids, env)?;
                 let (rows, cost) = (input.plan.rows * 10.0, input.plan.cost + input.plan.rows * 10.0);
                 let node = Node::ProjectSet { input: Box::new(input.plan), expressions };
                 Ok(Lowered { plan: self.plan(node, &ids, rows, cost), ids })
@@ -150,7 +166,9 @@ impl Lower<'_> {
             Logical::Aggregate(aggregate) => self.aggregate(aggregate, need, env),
             Logical::Window(window) => self.window(window, need, env),
             Logical::Sort { input, keys } => self.sort(*input, keys, need, env),
-            Logical::Limit { input, limit, offset, ties } => self.limit(*input, limit, offset, ties, need, env),
+            Logical::Limit { input, limit, offset, ties } => {
+                self.limit(*input, limit, offset, ties, need, env)
+            }
             Logical::Distinct { input } => {
                 // What is different depends on every column.
                 let all: BTreeSet<usize> = input.output().into_iter().collect();
@@ -167,7 +185,8 @@ impl Lower<'_> {
                 keys.iter().for_each(|key| read_columns(key, &mut below));
                 let input = self.node(*input, &below, env)?;
                 let keys = self.exprs(keys, &input.ids, env)?;
-                let (rows, total, ids) = (cost::distinct_rows(input.plan.rows), input.plan.cost + input.plan.rows, input.ids);
+                let (rows, total, ids) =
+                    (cost::distinct_rows(input.plan.rows), input.plan.cost + input.plan.rows, input.ids);
                 let node = Node::DistinctOn { input: Box::new(input.plan), keys };
                 Ok(Lowered { plan: self.plan(node, &ids, rows, total), ids })
             }
@@ -188,7 +207,8 @@ impl Lower<'_> {
                     super::SetKind::Except => left.plan.rows,
                 };
                 let total = left.plan.cost + right.plan.cost + rows;
-                let node = Node::SetOperation { kind, all, left: Box::new(left.plan), right: Box::new(right.plan) };
+                let node =
+                    Node::SetOperation { kind, all, left: Box::new(left.plan), right: Box::new(right.plan) };
                 Ok(Lowered { plan: self.plan(node, &columns, rows, total), ids: columns })
             }
             Logical::With { expressions, input } => self.with(expressions, *input, need, env),
@@ -216,11 +236,17 @@ impl Lower<'_> {
                 };
                 let rows = initial.plan.rows + recursive.plan.rows * 10.0;
                 let total = initial.plan.cost + recursive.plan.cost * 10.0;
-                let node =
-                    Node::Recursive { id, initial: Box::new(initial.plan), recursive: Box::new(recursive.plan), all };
+                let node = Node::Recursive {
+                    id,
+                    initial: Box::new(initial.plan),
+                    recursive: Box::new(recursive.plan),
+                    all,
+                };
                 Ok(Lowered { plan: self.plan(node, &columns, rows, total), ids: columns })
             }
-            Logical::LockRows { input, tables, condition } => self.lock_rows(*input, tables, condition, need, env),
+            Logical::LockRows { input, tables, condition } => {
+                self.lock_rows(*input, tables, condition, need, env)
+            }
             Logical::Insert(insert) => self.insert(*insert, env),
             Logical::Update(update) => self.update(*update, env),
             Logical::Delete(delete) => self.delete(*delete, env),
@@ -228,13 +254,20 @@ impl Lower<'_> {
         }
     }
 
-    fn values(&mut self, columns: Vec<usize>, rows: Vec<Vec<Expr>>, need: &BTreeSet<usize>, env: &mut Env) -> Result<Lowered> {
+    fn values(
+        &mut self,
+        columns: Vec<usize>,
+        rows: Vec<Vec<Expr>>,
+        need: &BTreeSet<usize>,
+        env: &mut Env,
+    ) -> Result<Lowered> {
         let kept: Vec<bool> = columns.iter().map(|id| need.contains(id)).collect();
         let ids: Vec<usize> = columns.iter().copied().filter(|id| need.contains(id)).collect();
         let count = rows.len() as f64;
         let mut lowered = Vec::with_capacity(rows.len());
         for row in rows {
-            let row: Vec<Expr> = row.into_iter().zip(&kept).filter(|(_, kept)| **kept).map(|(expr, _)| expr).collect();
+            let row: Vec<Expr> =
+                row.into_iter().zip(&kept).filter(|(_, kept)| **kept).map(|(expr, _)| expr).collect();
             lowered.push(self.exprs(row, &[], env)?);
         }
         Ok(Lowered { plan: self.plan(Node::Values(lowered), &ids, count, count), ids })
@@ -254,7 +287,8 @@ impl Lower<'_> {
         for condition in &chosen.rest {
             read_columns(condition, &mut wanted);
         }
-        let kept: Vec<(usize, ScanColumn)> = scan.columns.iter().copied().filter(|(id, _)| wanted.contains(id)).collect();
+        let kept: Vec<(usize, ScanColumn)> =
+            scan.columns.iter().copied().filter(|(id, _)| wanted.contains(id)).collect();
         let ids: Vec<usize> = kept.iter().map(|(id, _)| *id).collect();
         let filter = Expr::and(chosen.rest).map(|condition| self.expr(condition, &ids, env)).transpose()?;
         let access = self.access(chosen.access, env)?;
@@ -282,7 +316,9 @@ impl Lower<'_> {
                 let super::KeyRange { prefix, null, lower, upper } = range;
                 let prefix = self.exprs(prefix, &[], env)?;
                 let mut bound = |bound: Option<(Expr, bool)>| {
-                    bound.map(|(value, inclusive)| Ok::<_, Error>((self.expr(value, &[], env)?, inclusive))).transpose()
+                    bound
+                        .map(|(value, inclusive)| Ok::<_, Error>((self.expr(value, &[], env)?, inclusive)))
+                        .transpose()
                 };
                 let lower = bound(lower)?;
                 let upper = bound(upper)?;
@@ -291,7 +327,8 @@ impl Lower<'_> {
             Access::Keys { index, keys } => {
                 let keys = match keys {
                     super::Keys::List(list) => {
-                        let list: Result<Vec<Vec<Expr>>> = list.into_iter().map(|key| self.exprs(key, &[], env)).collect();
+                        let list: Result<Vec<Vec<Expr>>> =
+                            list.into_iter().map(|key| self.exprs(key, &[], env)).collect();
                         super::Keys::List(list?)
                     }
                     super::Keys::Array { prefix, array } => {
@@ -315,7 +352,8 @@ impl Lower<'_> {
     ) -> Result<Lowered> {
         let mut wanted = need.clone();
         condition.iter().for_each(|condition| read_columns(condition, &mut wanted));
-        let kept: Vec<(usize, usize)> = columns.iter().copied().filter(|(id, _)| wanted.contains(id)).collect();
+        let kept: Vec<(usize, usize)> =
+            columns.iter().copied().filter(|(id, _)| wanted.contains(id)).collect();
         let ids: Vec<usize> = kept.iter().map(|(id, _)| *id).collect();
         let filtered = condition.is_some();
         let filter = condition.map(|condition| self.expr(condition, &ids, env)).transpose()?;
@@ -325,7 +363,13 @@ impl Lower<'_> {
         Ok(Lowered { plan: self.plan(node, &ids, rows, 200.0), ids })
     }
 
-    fn filter(&mut self, input: Logical, condition: Expr, need: &BTreeSet<usize>, env: &mut Env) -> Result<Lowered> {
+    fn filter(
+        &mut self,
+        input: Logical,
+        condition: Expr,
+        need: &BTreeSet<usize>,
+        env: &mut Env,
+    ) -> Result<Lowered> {
         let mut conditions = Vec::new();
         condition.split_and(&mut conditions);
         match input {
@@ -353,15 +397,25 @@ impl Lower<'_> {
     }
 
     fn filter_over(&mut self, input: Lowered, conditions: Vec<Expr>, env: &mut Env) -> Result<Lowered> {
-        let selectivity: f64 = conditions.iter().map(|condition| cost::selectivity(condition, self.statistics, self.columns)).product();
+        let selectivity: f64 = conditions
+            .iter()
+            .map(|condition| cost::selectivity(condition, self.statistics, self.columns))
+            .product();
         let Some(condition) = Expr::and(conditions) else { return Ok(input) };
         let condition = self.expr(condition, &input.ids, env)?;
-        let (rows, total, ids) = (input.plan.rows * selectivity, input.plan.cost + input.plan.rows * 0.1, input.ids);
+        let (rows, total, ids) =
+            (input.plan.rows * selectivity, input.plan.cost + input.plan.rows * 0.1, input.ids);
         let node = Node::Filter { input: Box::new(input.plan), condition };
         Ok(Lowered { plan: self.plan(node, &ids, rows, total), ids })
     }
 
-    fn project(&mut self, input: Logical, items: Vec<(usize, Expr)>, need: &BTreeSet<usize>, env: &mut Env) -> Result<Lowered> {
+    fn project(
+        &mut self,
+        input: Logical,
+        items: Vec<(usize, Expr)>,
+        need: &BTreeSet<usize>,
+        env: &mut Env,
+    ) -> Result<Lowered> {
         let items: Vec<(usize, Expr)> = items.into_iter().filter(|(id, _)| need.contains(id)).collect();
         let mut below = BTreeSet::new();
         items.iter().for_each(|(_, value)| read_columns(value, &mut below));
@@ -397,7 +451,9 @@ impl Lower<'_> {
             wanted_left.extend(lateral);
             return self.apply(kind, *left, *right, conditions, &wanted_left, &wanted_right, env);
         }
-        if let Some(applied) = access::lookup_join(kind, &left, &right, &conditions, self.statistics, self.columns) {
+        if let Some(applied) =
+            access::lookup_join(kind, &left, &right, &conditions, self.statistics, self.columns)
+        {
             // The right is found by its key: its conditions move into it, and it is run once per row of the left.
             let access::Lookup { moved, rest } = applied;
             let right = Logical::Filter { input: right, condition: moved };
@@ -412,7 +468,14 @@ impl Lower<'_> {
         for condition in conditions {
             match equi_pair(&condition, &made_left, &made_right) {
                 Some((a, b)) => {
-                    key_selectivity *= cost::join_selectivity(&a, &b, left.plan.rows, right.plan.rows, self.statistics, self.columns);
+                    key_selectivity *= cost::join_selectivity(
+                        &a,
+                        &b,
+                        left.plan.rows,
+                        right.plan.rows,
+                        self.statistics,
+                        self.columns,
+                    );
                     keys.push((self.expr(a, &left.ids, env)?, self.expr(b, &right.ids, env)?));
                 }
                 None => residual.push(condition),
@@ -422,8 +485,11 @@ impl Lower<'_> {
             keys.insert(0, (self.expr(a, &left.ids, env)?, self.expr(b, &right.ids, env)?));
         }
         let both: Vec<usize> = left.ids.iter().chain(&right.ids).copied().collect();
-        let selectivity: f64 =
-            residual.iter().map(|condition| cost::selectivity(condition, self.statistics, self.columns)).product::<f64>() * key_selectivity;
+        let selectivity: f64 = residual
+            .iter()
+            .map(|condition| cost::selectivity(condition, self.statistics, self.columns))
+            .product::<f64>()
+            * key_selectivity;
         let residual = Expr::and(residual).map(|condition| self.expr(condition, &both, env)).transpose()?;
         let strategy = if keys.is_empty() { Strategy::Nested } else { Strategy::Hash };
         let rows = cost::join_rows(kind, left.plan.rows, right.plan.rows, selectivity);
@@ -433,8 +499,14 @@ impl Lower<'_> {
         };
         let total = left.plan.cost + right.plan.cost + work + rows * 0.1;
         let ids = if kind.gives_right() { both } else { left.ids };
-        let node =
-            Node::Join(Join { kind, strategy, left: Box::new(left.plan), right: Box::new(right.plan), keys, residual });
+        let node = Node::Join(Join {
+            kind,
+            strategy,
+            left: Box::new(left.plan),
+            right: Box::new(right.plan),
+            keys,
+            residual,
+        });
         Ok(Lowered { plan: self.plan(node, &ids, rows, total), ids })
     }
 
@@ -450,26 +522,40 @@ impl Lower<'_> {
         env: &mut Env,
     ) -> Result<Lowered> {
         if matches!(kind, JoinKind::Right | JoinKind::Full) {
-            let error = Error::new(model::Code::InvalidColumnReference, "invalid reference to FROM-clause entry");
-            return Err(error.with_detail("The combining JOIN type must be INNER or LEFT for a LATERAL reference."));
+            let error =
+                Error::new(model::Code::InvalidColumnReference, "invalid reference to FROM-clause entry");
+            return Err(
+                error.with_detail("The combining JOIN type must be INNER or LEFT for a LATERAL reference.")
+            );
         }
         let left = self.node(left, wanted_left, env)?;
         let mut inner = Env::default();
         let right = self.node(right, wanted_right, &mut inner)?;
         let outer = self.outer(inner, &left.ids, env)?;
         let both: Vec<usize> = left.ids.iter().chain(&right.ids).copied().collect();
-        let selectivity: f64 = conditions.iter().map(|condition| cost::selectivity(condition, self.statistics, self.columns)).product();
+        let selectivity: f64 = conditions
+            .iter()
+            .map(|condition| cost::selectivity(condition, self.statistics, self.columns))
+            .product();
         let residual = Expr::and(conditions).map(|condition| self.expr(condition, &both, env)).transpose()?;
         let rows = match kind {
             JoinKind::Semi => left.plan.rows * 0.5,
             JoinKind::Anti | JoinKind::NullAwareAnti => left.plan.rows * 0.5,
             JoinKind::Single => left.plan.rows,
             JoinKind::Left => (left.plan.rows * right.plan.rows * selectivity).max(left.plan.rows),
-            JoinKind::Inner | JoinKind::Right | JoinKind::Full => left.plan.rows * right.plan.rows * selectivity,
+            JoinKind::Inner | JoinKind::Right | JoinKind::Full => {
+                left.plan.rows * right.plan.rows * selectivity
+            }
         };
         let total = left.plan.cost + left.plan.rows * (right.plan.cost + cost::LOOKUP);
         let ids = if kind.gives_right() { both } else { left.ids };
-        let node = Node::Apply(Apply { kind, left: Box::new(left.plan), right: Box::new(right.plan), outer, residual });
+        let node = Node::Apply(Apply {
+            kind,
+            left: Box::new(left.plan),
+            right: Box::new(right.plan),
+            outer,
+            residual,
+        });
         Ok(Lowered { plan: self.plan(node, &ids, rows, total), ids })
     }
 
@@ -478,12 +564,18 @@ impl Lower<'_> {
         inner.outer.iter().map(|id| self.expr(self.columns.read(*id), ids, env)).collect()
     }
 
-    fn aggregate(&mut self, aggregate: logical::Aggregate, need: &BTreeSet<usize>, env: &mut Env) -> Result<Lowered> {
+    fn aggregate(
+        &mut self,
+        aggregate: logical::Aggregate,
+        need: &BTreeSet<usize>,
+        env: &mut Env,
+    ) -> Result<Lowered> {
         let logical::Aggregate { input, groups, sets, aggregates, grouping } = aggregate;
         if let Some(counted) = self.count_rows(&input, &groups, sets.as_deref(), &aggregates)? {
             return Ok(counted);
         }
-        let aggregates: Vec<(usize, AggregateCall)> = aggregates.into_iter().filter(|(id, _)| need.contains(id)).collect();
+        let aggregates: Vec<(usize, AggregateCall)> =
+            aggregates.into_iter().filter(|(id, _)| need.contains(id)).collect();
         let mut below = BTreeSet::new();
         groups.iter().for_each(|(_, value)| read_columns(value, &mut below));
         for (_, call) in &aggregates {
@@ -541,7 +633,8 @@ impl Lower<'_> {
         if !plain {
             return Ok(None);
         }
-        let partitions = if scan.table.partition_by.is_empty() { Partitions::Default } else { Partitions::All };
+        let partitions =
+            if scan.table.partition_by.is_empty() { Partitions::Default } else { Partitions::All };
         let node = Node::CountRows { table: scan.table.clone(), partitions };
         let ids = vec![*id];
         Ok(Some(Lowered { plan: self.plan(node, &ids, 1.0, 1.0), ids }))
@@ -587,7 +680,13 @@ impl Lower<'_> {
         })
     }
 
-    fn sort(&mut self, input: Logical, keys: Vec<SortKey>, need: &BTreeSet<usize>, env: &mut Env) -> Result<Lowered> {
+    fn sort(
+        &mut self,
+        input: Logical,
+        keys: Vec<SortKey>,
+        need: &BTreeSet<usize>,
+        env: &mut Env,
+    ) -> Result<Lowered> {
         let mut below = need.clone();
         keys.iter().for_each(|key| read_columns(&key.value, &mut below));
         let input = match self.ordered(input, &keys, &below, env)? {
@@ -621,7 +720,8 @@ impl Lower<'_> {
                         None => return Ok(Err(Logical::Project { input, items })),
                     }
                 }
-                let kept: Vec<(usize, Expr)> = items.iter().filter(|(id, _)| need.contains(id)).cloned().collect();
+                let kept: Vec<(usize, Expr)> =
+                    items.iter().filter(|(id, _)| need.contains(id)).cloned().collect();
                 let mut below = BTreeSet::new();
                 kept.iter().for_each(|(_, value)| read_columns(value, &mut below));
                 match self.ordered(*input, &below_keys, &below, env)? {
@@ -631,7 +731,8 @@ impl Lower<'_> {
                         if ids == input.ids && kept.iter().all(|(id, value)| value.as_column() == Some(*id)) {
                             return Ok(Ok(input));
                         }
-                        let expressions = self.exprs(kept.into_iter().map(|(_, value)| value).collect(), &input.ids, env)?;
+                        let expressions =
+                            self.exprs(kept.into_iter().map(|(_, value)| value).collect(), &input.ids, env)?;
                         let (rows, total) = (input.plan.rows, input.plan.cost);
                         let node = Node::Project { input: Box::new(input.plan), expressions };
                         Ok(Ok(Lowered { plan: self.plan(node, &ids, rows, total), ids }))
@@ -639,10 +740,14 @@ impl Lower<'_> {
                 }
             }
             Logical::Filter { input, condition } => {
-                let Logical::Scan(scan) = *input else { return Ok(Err(Logical::Filter { input, condition })) };
+                let Logical::Scan(scan) = *input else {
+                    return Ok(Err(Logical::Filter { input, condition }));
+                };
                 let mut conditions = Vec::new();
                 condition.clone().split_and(&mut conditions);
-                if conditions.iter().any(has_subquery) || !access::gives_order(&scan, &conditions, keys, self.statistics, self.columns) {
+                if conditions.iter().any(has_subquery)
+                    || !access::gives_order(&scan, &conditions, keys, self.statistics, self.columns)
+                {
                     return Ok(Err(Logical::Filter { input: Box::new(Logical::Scan(scan)), condition }));
                 }
                 self.scan(scan, conditions, Some(keys), need, env).map(Ok)
@@ -691,7 +796,13 @@ impl Lower<'_> {
         Ok(Lowered { plan: self.plan(node, &ids, rows, total), ids })
     }
 
-    fn with(&mut self, expressions: Vec<logical::CommonTable>, input: Logical, need: &BTreeSet<usize>, env: &mut Env) -> Result<Lowered> {
+    fn with(
+        &mut self,
+        expressions: Vec<logical::CommonTable>,
+        input: Logical,
+        need: &BTreeSet<usize>,
+        env: &mut Env,
+    ) -> Result<Lowered> {
         let mut lowered = Vec::with_capacity(expressions.len());
         let mut total = 0.0;
         for logical::CommonTable { id, name, plan, writes, materialized: _ } in expressions {
@@ -756,7 +867,12 @@ impl Lower<'_> {
     }
 
     #[allow(clippy::type_complexity)]
-    fn returned(&mut self, returning: Option<Vec<(usize, Expr)>>, ids: &[usize], env: &mut Env) -> Result<(Option<Vec<Expr>>, Vec<usize>)> {
+    fn returned(
+        &mut self,
+        returning: Option<Vec<(usize, Expr)>>,
+        ids: &[usize],
+        env: &mut Env,
+    ) -> Result<(Option<Vec<Expr>>, Vec<usize>)> {
         let Some(items) = returning else { return Ok((None, Vec::new())) };
         let given: Vec<usize> = items.iter().map(|(id, _)| *id).collect();
         let values = self.exprs(items.into_iter().map(|(_, value)| value).collect(), ids, env)?;
@@ -782,7 +898,8 @@ impl Lower<'_> {
         };
         let (returning, ids) = self.returned(returning, &row, env)?;
         let (rows, total) = (source.plan.rows, source.plan.cost + source.plan.rows * 5.0);
-        let node = Node::Insert(Insert { table, source: Box::new(source.plan), rules, on_conflict, returning });
+        let node =
+            Node::Insert(Insert { table, source: Box::new(source.plan), rules, on_conflict, returning });
         Ok(Lowered { plan: self.plan(node, &ids, rows, total), ids })
     }
 
@@ -805,13 +922,15 @@ impl Lower<'_> {
         env: &mut Env,
     ) -> Result<Lowered> {
         let made: BTreeSet<usize> = source.output().into_iter().collect();
-        let mut wanted: BTreeSet<usize> = reads.intersection(&made).copied().filter(|id| !old.contains(id)).collect();
+        let mut wanted: BTreeSet<usize> =
+            reads.intersection(&made).copied().filter(|id| !old.contains(id)).collect();
         wanted.extend([target.partition, target.key, target.row]);
         self.node(source, &wanted, env)
     }
 
     fn update(&mut self, update: logical::Update, env: &mut Env) -> Result<Lowered> {
-        let logical::Update { table, source, target, old, new, assignments, condition, rules, returning } = update;
+        let logical::Update { table, source, target, old, new, assignments, condition, rules, returning } =
+            update;
         let mut reads = BTreeSet::new();
         assignments.iter().for_each(|(_, value)| read_columns(value, &mut reads));
         condition.iter().for_each(|condition| read_columns(condition, &mut reads));
@@ -848,7 +967,8 @@ impl Lower<'_> {
         let condition = condition.map(|condition| self.expr(condition, &before, env)).transpose()?;
         let (returning, ids) = self.returned(returning, &before, env)?;
         let (rows, total) = (source.plan.rows, source.plan.cost + source.plan.rows * 5.0);
-        let node = Node::Delete(Delete { table, source: Box::new(source.plan), target, condition, returning });
+        let node =
+            Node::Delete(Delete { table, source: Box::new(source.plan), target, condition, returning });
         Ok(Lowered { plan: self.plan(node, &ids, rows, total), ids })
     }
 
@@ -859,7 +979,9 @@ impl Lower<'_> {
             clause.condition.iter().for_each(|condition| read_columns(condition, &mut reads));
             match &clause.action {
                 MergeAction::Nothing | MergeAction::Delete => {}
-                MergeAction::Update(list) => list.iter().for_each(|(_, value)| read_columns(value, &mut reads)),
+                MergeAction::Update(list) => {
+                    list.iter().for_each(|(_, value)| read_columns(value, &mut reads))
+                }
                 MergeAction::Insert(list) => list.iter().for_each(|value| read_columns(value, &mut reads)),
             }
         }
@@ -879,7 +1001,8 @@ impl Lower<'_> {
         }
         let rules = self.rules(rules, &new, env)?;
         let (rows, total) = (source.plan.rows, source.plan.cost + source.plan.rows * 5.0);
-        let node = Node::Merge(Merge { table, source: Box::new(source.plan), target, clauses: lowered, rules });
+        let node =
+            Node::Merge(Merge { table, source: Box::new(source.plan), target, clauses: lowered, rules });
         Ok(Lowered { plan: self.plan(node, &[], rows, total), ids: Vec::new() })
     }
 
@@ -952,7 +1075,9 @@ impl Lower<'_> {
         let lowered = self.node(*query, &wanted, &mut inner)?;
         let lowered = match subquery.kind {
             SubqueryKind::Exists => lowered,
-            SubqueryKind::Scalar | SubqueryKind::Compare { .. } | SubqueryKind::Array => self.pick(lowered, &order)?,
+            SubqueryKind::Scalar | SubqueryKind::Compare { .. } | SubqueryKind::Array => {
+                self.pick(lowered, &order)?
+            }
         };
         let outer = self.outer(inner, ids, env)?;
         subquery.query = Query::Physical { plan: lowered.plan.into(), outer };
@@ -961,7 +1086,9 @@ impl Lower<'_> {
 }
 
 fn position(ids: &[usize], id: usize) -> Result<usize> {
-    ids.iter().position(|at| *at == id).ok_or_else(|| Error::internal(format!("column {id} was pruned and is needed")))
+    ids.iter()
+        .position(|at| *at == id)
+        .ok_or_else(|| Error::internal(format!("column {id} was pruned and is needed")))
 }
 
 /// Whether an expression holds a sub-query.
@@ -970,7 +1097,11 @@ pub(crate) fn has_subquery(expr: &Expr) -> bool {
 }
 
 /// The two sides of an equality between a left and a right input, if a hash join can use it.
-pub(crate) fn equi_pair(condition: &Expr, left: &BTreeSet<usize>, right: &BTreeSet<usize>) -> Option<(Expr, Expr)> {
+pub(crate) fn equi_pair(
+    condition: &Expr,
+    left: &BTreeSet<usize>,
+    right: &BTreeSet<usize>,
+) -> Option<(Expr, Expr)> {
     let Kind::Operator(operator, operands) = &condition.kind else { return None };
     let [a, b] = &operands[..] else { return None };
     let alike = a.ty == b.ty || (a.ty.is_integer() && b.ty.is_integer());

@@ -57,7 +57,12 @@ impl CopyOut {
 
 impl Session {
     /// Starts a COPY.
-    pub(super) async fn start_copy(&mut self, copy: &Copy, portal: &mut Portal, cancel: &Cancel) -> Result<Executed> {
+    pub(super) async fn start_copy(
+        &mut self,
+        copy: &Copy,
+        portal: &mut Portal,
+        cancel: &Cancel,
+    ) -> Result<Executed> {
         if copy.from {
             self.check_read_write("COPY FROM")?;
         }
@@ -68,7 +73,10 @@ impl Session {
             ));
         }
         if copy.filter.is_some() {
-            return Err(Error::unsupported("COPY … WHERE is not supported", "Copy into a table of its own and INSERT … SELECT from it."));
+            return Err(Error::unsupported(
+                "COPY … WHERE is not supported",
+                "Copy into a table of its own and INSERT … SELECT from it.",
+            ));
         }
         let written: Vec<(String, OptionValue)> = copy
             .options
@@ -84,7 +92,11 @@ impl Session {
             })
             .collect();
         let options = Options::parse(&written, copy.from)?;
-        if copy.from { self.start_copy_in(copy, options, portal, cancel) } else { self.start_copy_out(copy, &options, portal, cancel).await }
+        if copy.from {
+            self.start_copy_in(copy, options, portal, cancel)
+        } else {
+            self.start_copy_out(copy, &options, portal, cancel).await
+        }
     }
 
     fn copied_table(&self, copy: &Copy, privilege: Privilege) -> Result<(Arc<Table>, Vec<ColumnNumber>)> {
@@ -96,10 +108,15 @@ impl Session {
             crate::bind::Found::Table(table) => table,
             crate::bind::Found::View(view) => {
                 let direction = if copy.from { "to" } else { "from" };
-                return Err(Error::new(Code::WrongObjectType, format!("cannot copy {direction} view \"{}\"", view.name))
-                    .with_hint("Try the COPY (SELECT ...) TO variant."));
+                return Err(Error::new(
+                    Code::WrongObjectType,
+                    format!("cannot copy {direction} view \"{}\"", view.name),
+                )
+                .with_hint("Try the COPY (SELECT ...) TO variant."));
             }
-            _ => return Err(Error::new(Code::WrongObjectType, format!("cannot copy \"{}\"", name.join(".")))),
+            _ => {
+                return Err(Error::new(Code::WrongObjectType, format!("cannot copy \"{}\"", name.join("."))));
+            }
         };
         let mut numbers = Vec::new();
         for column in columns {
@@ -108,13 +125,20 @@ impl Session {
                 Error::new(Code::UndefinedColumn, message)
             })?;
             if numbers.contains(&found.number) {
-                return Err(Error::new(Code::DuplicateColumn, format!("column \"{column}\" specified more than once")));
+                return Err(Error::new(
+                    Code::DuplicateColumn,
+                    format!("column \"{column}\" specified more than once"),
+                ));
             }
             numbers.push(found.number);
         }
         if columns.is_empty() {
-            let generated = |column: &&model::schema::Column| matches!(column.default, Some(model::schema::ColumnDefault::Generated(_)));
-            numbers.extend(table.visible_columns().filter(|column| !generated(column)).map(|column| column.number));
+            let generated = |column: &&model::schema::Column| {
+                matches!(column.default, Some(model::schema::ColumnDefault::Generated(_)))
+            };
+            numbers.extend(
+                table.visible_columns().filter(|column| !generated(column)).map(|column| column.number),
+            );
         }
         let access = Access {
             relation: table.id,
@@ -128,29 +152,46 @@ impl Session {
         Ok((table, numbers))
     }
 
-    fn start_copy_in(&mut self, copy: &Copy, options: Options, portal: &Portal, cancel: &Cancel) -> Result<Executed> {
+    fn start_copy_in(
+        &mut self,
+        copy: &Copy,
+        options: Options,
+        portal: &Portal,
+        cancel: &Cancel,
+    ) -> Result<Executed> {
         if self.is_read_only() {
             return Err(super::run::read_only_error("COPY FROM"));
         }
         let (table, columns) = self.copied_table(copy, Privilege::Insert)?;
         if !options.atomic && self.transaction.is_some() {
-            return Err(Error::new(Code::ActiveSqlTransaction, "COPY with atomic = off cannot run inside a transaction block"));
+            return Err(Error::new(
+                Code::ActiveSqlTransaction,
+                "COPY with atomic = off cannot run inside a transaction block",
+            ));
         }
         let statement = self.begin_statement_over(true);
         let runtime = self.runtime(&statement, Vec::new(), cancel.clone());
         let from = CopyFrom::new(&table, &columns, &options, &runtime)?;
         let format = CopyFormat { format: wire_format(&options), columns: columns.len() };
-        self.copying = Some(Box::new(CopyIn { from, statement, cancel: cancel.clone(), deadline: portal.deadline }));
+        self.copying =
+            Some(Box::new(CopyIn { from, statement, cancel: cancel.clone(), deadline: portal.deadline }));
         Ok(Executed::CopyIn(format))
     }
 
-    async fn start_copy_out(&mut self, copy: &Copy, options: &Options, portal: &mut Portal, cancel: &Cancel) -> Result<Executed> {
+    async fn start_copy_out(
+        &mut self,
+        copy: &Copy,
+        options: &Options,
+        portal: &mut Portal,
+        cancel: &Cancel,
+    ) -> Result<Executed> {
         let text = match &copy.target {
             CopyTarget::Query(query) => query.text.clone(),
             CopyTarget::Table { name, .. } => {
                 let (table, columns) = self.copied_table(copy, Privilege::Select)?;
                 let quote = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-                let list: Vec<String> = columns.iter().map(|number| quote(&table.column(*number).name)).collect();
+                let list: Vec<String> =
+                    columns.iter().map(|number| quote(&table.column(*number).name)).collect();
                 let from: Vec<String> = name.iter().map(|part| quote(part)).collect();
                 format!("SELECT {} FROM {}", list.join(", "), from.join("."))
             }
@@ -159,25 +200,37 @@ impl Session {
         if !matches!(prepared.parsed.statement, Statement::Sql(_)) {
             return Err(Error::new(Code::SyntaxError, "COPY (…) TO needs a query"));
         }
-        let planned = prepared.planned.ok_or_else(|| Error::new(Code::SyntaxError, "COPY (…) TO needs a query"))?;
+        let planned =
+            prepared.planned.ok_or_else(|| Error::new(Code::SyntaxError, "COPY (…) TO needs a query"))?;
         let columns = planned.columns.clone().ok_or_else(|| {
             Error::new(Code::FeatureNotSupported, "COPY query must have a RETURNING clause")
         })?;
         if planned.writes {
-            return Err(Error::unsupported("COPY of a statement that changes rows is not supported", "Run it with RETURNING."));
+            return Err(Error::unsupported(
+                "COPY of a statement that changes rows is not supported",
+                "Run it with RETURNING.",
+            ));
         }
         let statement = self.begin_statement();
         let runtime = self.runtime(&statement, Vec::new(), cancel.clone());
         let operator = execute::open(&planned.plan, &runtime)?;
         let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         let writer = CopyTo::new(options, &names, self.settings.text());
-        portal.run = Run::Copy(Box::new(CopyOut { operator: parking_lot::Mutex::new(operator), runtime, writer, is_binary: options.format == copy::Format::Binary, begun: false }));
+        portal.run = Run::Copy(Box::new(CopyOut {
+            operator: parking_lot::Mutex::new(operator),
+            runtime,
+            writer,
+            is_binary: options.format == copy::Format::Binary,
+            begun: false,
+        }));
         Ok(Executed::CopyOut(CopyFormat { format: wire_format(options), columns: names.len() }))
     }
 
     /// The next chunk of a COPY TO.
     pub(super) async fn step_copy(&mut self, portal: &mut Portal) -> Result<Executed> {
-        let Run::Copy(out) = &mut portal.run else { return Err(Error::internal("the portal copies nothing")) };
+        let Run::Copy(out) = &mut portal.run else {
+            return Err(Error::internal("the portal copies nothing"));
+        };
         let mut chunk = Vec::new();
         let mut ends = Vec::new();
         if !out.begun {

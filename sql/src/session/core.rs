@@ -1,10 +1,6 @@
 //! The state of a session, and what every part of it needs.
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use model::{
     Code, Error, Result, Value,
@@ -16,10 +12,7 @@ use model::{
 use parking_lot::Mutex;
 
 use super::{
-    CancelHandle, Login, Notice, Status,
-    portal::Portal,
-    sequences::Numbers,
-    transaction::Transaction,
+    CancelHandle, Login, Notice, Status, portal::Portal, sequences::Numbers, transaction::Transaction,
 };
 use crate::{
     bind::Names,
@@ -68,16 +61,19 @@ impl Session {
     /// Opens a session; `3D000` for an unknown database, `28000` for an unknown role or one that may not log in.
     pub fn open(engine: &Arc<Engine>, login: Login) -> Result<Self> {
         let catalog = engine.dispatch.catalog();
-        let role = catalog
-            .find_role(&login.role)
-            .ok_or_else(|| Error::new(Code::InvalidAuthorizationSpecification, format!("role \"{}\" does not exist", login.role)))?;
+        let role = catalog.find_role(&login.role).ok_or_else(|| {
+            Error::new(
+                Code::InvalidAuthorizationSpecification,
+                format!("role \"{}\" does not exist", login.role),
+            )
+        })?;
         if !role.login {
             let message = format!("role \"{}\" is not permitted to log in", login.role);
             return Err(Error::new(Code::InvalidAuthorizationSpecification, message));
         }
-        let database = catalog
-            .find_database(&login.database)
-            .ok_or_else(|| Error::new(Code::InvalidCatalogName, format!("database \"{}\" does not exist", login.database)))?;
+        let database = catalog.find_database(&login.database).ok_or_else(|| {
+            Error::new(Code::InvalidCatalogName, format!("database \"{}\" does not exist", login.database))
+        })?;
         let registry = engine.registry.clone();
         let settings = Settings::new(&login.parameters, Arc::new(move || registry.activity()))?;
         settings.force("session_authorization", &login.role);
@@ -159,7 +155,9 @@ impl Session {
     pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
         match self.status() {
             Status::Idle => None,
-            Status::InTransaction | Status::Failed => self.settings.duration("idle_in_transaction_session_timeout"),
+            Status::InTransaction | Status::Failed => {
+                self.settings.duration("idle_in_transaction_session_timeout")
+            }
         }
     }
 
@@ -182,7 +180,11 @@ impl Session {
 
     /// Where names are looked up.
     pub(super) fn names(&self, catalog: Arc<Catalog>) -> Names {
-        let search_path = if self.is_overlaid() { self.search_path(&catalog) } else { self.known(&catalog).search_path.to_vec() };
+        let search_path = if self.is_overlaid() {
+            self.search_path(&catalog)
+        } else {
+            self.known(&catalog).search_path.to_vec()
+        };
         Names { catalog, database: self.database, search_path }
     }
 
@@ -190,7 +192,11 @@ impl Session {
     fn known(&self, catalog: &Catalog) -> Known {
         let settings = self.settings.generation();
         let mut known = self.known.lock();
-        if let Some(known) = known.as_ref().filter(|known| known.settings == settings && known.catalog == catalog.version() && known.overlaid == self.is_overlaid()) {
+        if let Some(known) = known.as_ref().filter(|known| {
+            known.settings == settings
+                && known.catalog == catalog.version()
+                && known.overlaid == self.is_overlaid()
+        }) {
             return known.clone();
         }
         let fresh = Known {
@@ -321,7 +327,12 @@ pub(super) fn split_list(text: &str) -> Vec<String> {
 pub(super) fn text_columns(names: &[&str]) -> Arc<[Column]> {
     names
         .iter()
-        .map(|name| Column { name: (*name).to_owned(), data_type: model::Type::Text, typmod: model::types::Typmod::NONE, origin: (0, 0) })
+        .map(|name| Column {
+            name: (*name).to_owned(),
+            data_type: model::Type::Text,
+            typmod: model::types::Typmod::NONE,
+            origin: (0, 0),
+        })
         .collect()
 }
 

@@ -42,7 +42,13 @@ impl Session {
         planning::is_superuser(catalog, self.current_user)
     }
 
-    pub(crate) fn has_right(&self, catalog: &Catalog, object: Object, privilege: Privilege, owner: Option<RoleId>) -> bool {
+    pub(crate) fn has_right(
+        &self,
+        catalog: &Catalog,
+        object: Object,
+        privilege: Privilege,
+        owner: Option<RoleId>,
+    ) -> bool {
         planning::has_right(catalog, self.current_user, object, privilege, owner)
     }
 
@@ -106,7 +112,11 @@ impl Session {
     }
 
     /// Keeps what ANALYZE found.
-    pub(crate) fn keep_statistics(&self, table: model::id::TableId, statistics: crate::stats::TableStatistics) {
+    pub(crate) fn keep_statistics(
+        &self,
+        table: model::id::TableId,
+        statistics: crate::stats::TableStatistics,
+    ) {
         self.engine.statistics.set(table, statistics, self.engine.clock.monotonic());
     }
 
@@ -116,10 +126,17 @@ impl Session {
     }
 
     /// Empties tables in one partition.
-    pub(crate) async fn truncate_in(&mut self, partition: &model::id::PartitionId, tables: &[model::id::TableId]) -> Result<()> {
+    pub(crate) async fn truncate_in(
+        &mut self,
+        partition: &model::id::PartitionId,
+        tables: &[model::id::TableId],
+    ) -> Result<()> {
         if self.transaction.is_some() || self.more_follows {
             let statement = self.begin_statement();
-            let locks = tables.iter().map(|table| (model::port::Lockable::Table(*table), model::port::LockMode::Update)).collect();
+            let locks = tables
+                .iter()
+                .map(|table| (model::port::Lockable::Table(*table), model::port::LockMode::Update))
+                .collect();
             statement.lock(partition, locks, None).await?;
             for table in tables {
                 statement.truncate(partition, *table)?;

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     cache::Prepared,
+    functions::cast,
     parse::{self, Parsed, Statement, Utility, literals},
 };
 
@@ -83,12 +84,24 @@ impl Session {
     }
 
     /// Bind.
-    pub async fn bind(&mut self, portal: &str, statement: &str, parameters: Parameters, formats: Vec<Format>) -> Result<()> {
+    pub async fn bind(
+        &mut self,
+        portal: &str,
+        statement: &str,
+        parameters: Parameters,
+        formats: Vec<Format>,
+    ) -> Result<()> {
         let result = self.bind_message(portal, statement, parameters, formats);
         self.settle(result).await
     }
 
-    fn bind_message(&mut self, portal: &str, statement: &str, parameters: Parameters, formats: Vec<Format>) -> Result<()> {
+    fn bind_message(
+        &mut self,
+        portal: &str,
+        statement: &str,
+        parameters: Parameters,
+        formats: Vec<Format>,
+    ) -> Result<()> {
         let prepared = self.statement(statement)?.clone();
         if self.status() == Status::Failed && !ends_transaction(&prepared.parsed) {
             self.check_not_failed()?;
@@ -105,12 +118,16 @@ impl Session {
             return Err(Error::new(Code::ProtocolViolation, message));
         }
         if parameters.formats.len() > 1 && parameters.formats.len() != wanted {
-            let message = format!("bind message has {} parameter formats but {wanted} parameters", parameters.formats.len());
+            let message = format!(
+                "bind message has {} parameter formats but {wanted} parameters",
+                parameters.formats.len()
+            );
             return Err(Error::new(Code::ProtocolViolation, message));
         }
         let width = prepared.columns.as_ref().map_or(0, |columns| columns.len());
         if formats.len() > 1 && formats.len() != width {
-            let message = format!("bind message has {} result formats but query has {width} columns", formats.len());
+            let message =
+                format!("bind message has {} result formats but query has {width} columns", formats.len());
             return Err(Error::new(Code::ProtocolViolation, message));
         }
         let context = self.settings.text();
@@ -125,8 +142,15 @@ impl Session {
                 (None, _) => Value::Null,
                 (Some(bytes), Format::Binary) => binary::decode_binary(*ty, bytes)?,
                 (Some(bytes), Format::Text) => {
-                    let text = std::str::from_utf8(bytes).map_err(|_| model::value::ValueError::invalid_utf8(bytes))?;
-                    text_io::parse(*ty, Typmod::NONE, text, &context)?
+                    let text = std::str::from_utf8(bytes)
+                        .map_err(|_| model::value::ValueError::invalid_utf8(bytes))?;
+                    if ty.is_oid() && text.parse::<u32>().is_err() {
+                        // The name of an object, which only the catalog knows.
+                        let mut context = self.context(self.catalog(), Vec::new());
+                        cast::cast(&mut context, &Value::text(text), Type::Text, *ty, Typmod::NONE, true)?
+                    } else {
+                        text_io::parse(*ty, Typmod::NONE, text, &context)?
+                    }
                 }
             };
             values.push(value);
@@ -152,7 +176,10 @@ impl Session {
             None => Err(no_portal(name)),
             Some(portal) => {
                 portal.left = u64::try_from(max_rows).ok().filter(|rows| *rows > 0);
-                portal.deadline = self.settings.duration("statement_timeout").map(|limit| tokio::time::Instant::now() + limit);
+                portal.deadline = self
+                    .settings
+                    .duration("statement_timeout")
+                    .map(|limit| tokio::time::Instant::now() + limit);
                 self.step(name).await
             }
         };
@@ -197,7 +224,11 @@ impl Session {
         }
     }
 
-    async fn step_portal(&mut self, portal: &mut Portal, cancel: &crate::execute::Cancel) -> Result<Executed> {
+    async fn step_portal(
+        &mut self,
+        portal: &mut Portal,
+        cancel: &crate::execute::Cancel,
+    ) -> Result<Executed> {
         match &portal.run {
             Run::Ready => self.start(portal, cancel).await,
             Run::Rows(_) => self.step_rows(portal).await,
@@ -213,7 +244,8 @@ impl Session {
 
     /// After a statement: an implicit transaction that nothing follows is committed.
     pub(super) async fn end_statement(&mut self) -> Result<()> {
-        let ends = self.transaction.as_ref().is_some_and(|transaction| !transaction.block) && !self.more_follows;
+        let ends =
+            self.transaction.as_ref().is_some_and(|transaction| !transaction.block) && !self.more_follows;
         if ends {
             self.commit().await?;
         }
@@ -267,7 +299,12 @@ impl Session {
         self.statements.remove("");
         self.portals.remove("");
         if let Some(prepared) = self.find_prepared(text) {
-            return Ok(vec![SimpleStatement { parsed: prepared.parsed, text: text.into(), more: false, lifted: None }]);
+            return Ok(vec![SimpleStatement {
+                parsed: prepared.parsed,
+                text: text.into(),
+                more: false,
+                lifted: None,
+            }]);
         }
         if let Some(statement) = self.lift(text).await {
             return Ok(vec![statement]);
@@ -292,8 +329,14 @@ impl Session {
         }
         let literals::Lifted { text, values, types } = literals::lift(text)?;
         let prepared = self.prepare(&text, &types).await.ok()?;
-        let as_sent = prepared.planned.is_some() && prepared.parameters.iter().zip(&types).all(|(ty, given)| Some(*ty) == *given);
-        as_sent.then(|| SimpleStatement { parsed: prepared.parsed, text: text.into(), more: false, lifted: Some((values, types)) })
+        let as_sent = prepared.planned.is_some()
+            && prepared.parameters.iter().zip(&types).all(|(ty, given)| Some(*ty) == *given);
+        as_sent.then(|| SimpleStatement {
+            parsed: prepared.parsed,
+            text: text.into(),
+            more: false,
+            lifted: Some((values, types)),
+        })
     }
 
     /// Makes a statement of a simple query ready; its result's columns, all as text.
@@ -320,7 +363,8 @@ impl Session {
         }
         let width = prepared.columns.as_ref().map_or(0, |columns| columns.len());
         let mut portal = Portal::new(prepared, values, vec![Format::Text; width]);
-        portal.deadline = self.settings.duration("statement_timeout").map(|limit| tokio::time::Instant::now() + limit);
+        portal.deadline =
+            self.settings.duration("statement_timeout").map(|limit| tokio::time::Instant::now() + limit);
         let description = describe(&portal);
         self.portals.insert(SIMPLE.to_owned(), portal);
         Ok(description)
@@ -351,7 +395,10 @@ fn ends_transaction(parsed: &Parsed) -> bool {
     match &parsed.statement {
         Statement::Empty => true,
         Statement::Utility(utility) => {
-            matches!(utility.as_ref(), Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_))
+            matches!(
+                utility.as_ref(),
+                Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_)
+            )
         }
         Statement::Sql(_) => false,
     }

@@ -170,8 +170,8 @@ pub struct Notice {
 mod cancel;
 mod copy;
 mod core;
-mod door;
 mod definition;
+mod door;
 mod message;
 mod planning;
 mod portal;
@@ -181,8 +181,4 @@ mod sequences;
 mod transaction;
 mod utility;
 
-pub use self::{
-    cancel::CancelHandle,
-    core::Session,
-    message::SimpleStatement,
-};
+pub use self::{cancel::CancelHandle, core::Session, message::SimpleStatement};

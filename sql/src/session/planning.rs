@@ -18,9 +18,13 @@ use crate::{
     cache::{Key, Planned, Prepared},
     context::Context,
     direct::{Direct, DirectUpdate},
+    expr::{Expr, Kind},
     optimize,
     parse::{self, Parsed, Statement, Utility},
-    plan::{logical::Logical, lower},
+    plan::{
+        logical::{Columns, Logical},
+        lower,
+    },
     stats::Statistics,
 };
 
@@ -33,7 +37,12 @@ impl Session {
         if self.transaction.as_ref().is_some_and(|transaction| transaction.catalog.is_some()) {
             return None;
         }
-        let key = Key { text: text.into(), given: Vec::new(), database: self.database, settings: self.plan_settings() };
+        let key = Key {
+            text: text.into(),
+            given: Vec::new(),
+            database: self.database,
+            settings: self.plan_settings(),
+        };
         self.engine.cache.find(&key, self.engine.dispatch.catalog().version())
     }
 
@@ -46,7 +55,9 @@ impl Session {
             settings: self.plan_settings(),
         };
         let overlaid = self.transaction.as_ref().is_some_and(|transaction| transaction.catalog.is_some());
-        if !overlaid && let Some(found) = self.engine.cache.find(&key, self.engine.dispatch.catalog().version()) {
+        if !overlaid
+            && let Some(found) = self.engine.cache.find(&key, self.engine.dispatch.catalog().version())
+        {
             return Ok(found);
         }
         let parsed = Arc::new(parse::parse_one(text)?);
@@ -58,15 +69,21 @@ impl Session {
     }
 
     /// Plans a parsed statement; also whether other sessions may use the plan.
-    pub(super) async fn prepare_parsed(&mut self, parsed: Arc<Parsed>, text: &str, given: &[Option<Type>]) -> Result<(Prepared, bool)> {
-        let mut prepared = Prepared { parsed: parsed.clone(), planned: None, parameters: Vec::new(), columns: None };
+    pub(super) async fn prepare_parsed(
+        &mut self,
+        parsed: Arc<Parsed>,
+        text: &str,
+        given: &[Option<Type>],
+    ) -> Result<(Prepared, bool)> {
+        let mut prepared =
+            Prepared { parsed: parsed.clone(), planned: None, parameters: Vec::new(), columns: None };
         let mut shared = true;
         match &parsed.statement {
             Statement::Empty => {}
             Statement::Utility(utility) => {
                 prepared.columns = self.utility_columns(utility).await?;
-                if let Utility::Explain { statement, .. } | Utility::Declare(parse::utility::Declare { query: statement, .. }) =
-                    utility.as_ref()
+                if let Utility::Explain { statement, .. }
+                | Utility::Declare(parse::utility::Declare { query: statement, .. }) = utility.as_ref()
                     && let Statement::Sql(inner) = &statement.statement
                     && is_planned(inner)
                 {
@@ -86,7 +103,12 @@ impl Session {
     }
 
     /// Plans a query or a change of rows. A name that is not found is looked for in the newest catalog before it fails.
-    pub(super) async fn plan(&mut self, text: &str, statement: &ast::Statement, given: &[Option<Type>]) -> Result<(Arc<Planned>, bool)> {
+    pub(super) async fn plan(
+        &mut self,
+        text: &str,
+        statement: &ast::Statement,
+        given: &[Option<Type>],
+    ) -> Result<(Arc<Planned>, bool)> {
         match self.plan_once(text, statement, given).await {
             Err(error) if matches!(error.code(), Code::UndefinedTable | Code::InvalidSchemaName) => {
                 let before = self.engine.dispatch.catalog().version();
@@ -100,11 +122,18 @@ impl Session {
         }
     }
 
-    async fn plan_once(&mut self, text: &str, statement: &ast::Statement, given: &[Option<Type>]) -> Result<(Arc<Planned>, bool)> {
+    async fn plan_once(
+        &mut self,
+        text: &str,
+        statement: &ast::Statement,
+        given: &[Option<Type>],
+    ) -> Result<(Arc<Planned>, bool)> {
         let catalog = self.catalog();
         let names = self.names(catalog.clone());
         let mut context = self.context(catalog.clone(), Vec::new());
-        let bound = parse::scan::with_stack(text, || bind::bind(text, statement, &names, &mut context, bind::Parameters::new(given)))?;
+        let bound = parse::scan::with_stack(text, || {
+            bind::bind(text, statement, &names, &mut context, bind::Parameters::new(given))
+        })?;
         self.authorize(&catalog, &bound.access)?;
         let mut tables = BTreeSet::new();
         collect_tables(&bound.plan, &mut tables);
@@ -120,7 +149,8 @@ impl Session {
         for id in tables {
             let Some(table) = catalog.table(*id) else { continue };
             statistics.describe(table);
-            let known = self.engine.statistics.find(*id).filter(|(at, _)| now.saturating_sub(*at) < COUNT_AGE_MAX);
+            let known =
+                self.engine.statistics.find(*id).filter(|(at, _)| now.saturating_sub(*at) < COUNT_AGE_MAX);
             let found = match known {
                 Some((_, found)) => found,
                 None => {
@@ -213,7 +243,13 @@ pub(super) fn roles_of(catalog: &Catalog, role: RoleId) -> BTreeSet<RoleId> {
 }
 
 /// Whether a role has a right on a schema or database.
-pub(super) fn has_right(catalog: &Catalog, role: RoleId, object: Object, privilege: Privilege, owner: Option<RoleId>) -> bool {
+pub(super) fn has_right(
+    catalog: &Catalog,
+    role: RoleId,
+    object: Object,
+    privilege: Privilege,
+    owner: Option<RoleId>,
+) -> bool {
     if is_superuser(catalog, role) {
         return true;
     }
@@ -272,7 +308,8 @@ pub(super) fn finish(
     statistics: &Statistics,
     context: &mut Context,
 ) -> Result<Planned> {
-    let bind::Bound { plan, mut columns, outputs, parameters, access, command, writes } = bound;
+    let bind::Bound { mut plan, mut columns, mut outputs, parameters, access, command, writes } = bound;
+    name_objects(&mut plan, &mut columns, &mut outputs);
     let plan = optimize::optimize(plan, &mut columns, statistics, context)?;
     let plan = lower::lower(plan, &columns, &outputs, statistics)?;
     let gives_rows = command == Command::Select || !outputs.is_empty();
@@ -280,7 +317,12 @@ pub(super) fn finish(
         .iter()
         .map(|(name, id)| {
             let info = columns.get(*id);
-            Column { name: name.clone(), data_type: info.ty, typmod: model::types::Typmod(info.typmod), origin: info.origin.unwrap_or((0, 0)) }
+            Column {
+                name: name.clone(),
+                data_type: info.ty,
+                typmod: model::types::Typmod(info.typmod),
+                origin: info.origin.unwrap_or((0, 0)),
+            }
         })
         .collect();
     let direct = if writes { None } else { Direct::find(&plan) };
@@ -296,4 +338,25 @@ pub(super) fn finish(
         program,
         catalog: catalog.version(),
     })
+}
+
+/// Object identifiers of the kinds that are shown by name (`regclass`, `regtype`, …) leave as texts, because only the
+/// catalog knows the names. Their type is therefore `text` to the client.
+fn name_objects(plan: &mut Logical, columns: &mut Columns, outputs: &mut [(String, usize)]) {
+    let is_named = |ty: Type| ty.is_oid() && !matches!(ty, Type::Oid | Type::Xid | Type::Cid);
+    let changes =
+        matches!(plan, Logical::Insert(_) | Logical::Update(_) | Logical::Delete(_) | Logical::Merge(_));
+    if changes || !outputs.iter().any(|(_, id)| is_named(columns.get(*id).ty)) {
+        return;
+    }
+    let mut items: Vec<(usize, Expr)> = plan.output().into_iter().map(|id| (id, columns.read(id))).collect();
+    for (name, id) in outputs {
+        if is_named(columns.get(*id).ty) {
+            let value = Kind::Cast { value: Box::new(columns.read(*id)), explicit: true };
+            *id = columns.add(name.clone(), Type::Text, -1);
+            items.push((*id, Expr { kind: value, ty: Type::Text, typmod: -1 }));
+        }
+    }
+    let input = std::mem::replace(plan, Logical::one_row());
+    *plan = Logical::Project { input: Box::new(input), items };
 }

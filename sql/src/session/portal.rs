@@ -58,7 +58,16 @@ pub(super) struct Rows {
 
 impl Portal {
     pub(super) fn new(prepared: Prepared, parameters: Vec<Value>, formats: Vec<Format>) -> Self {
-        Self { prepared, parameters, formats, run: Run::Ready, left: None, deadline: None, held: false, cursor: None }
+        Self {
+            prepared,
+            parameters,
+            formats,
+            run: Run::Ready,
+            left: None,
+            deadline: None,
+            held: false,
+            cursor: None,
+        }
     }
 
     pub(super) fn is_running(&self) -> bool {

@@ -5,11 +5,7 @@
 //! - In autocommit a conflict is met by running the statement again, with growing pauses, at most [`TRIES_MAX`] times; it is
 //!   never shown as `40001`.
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use model::{
     Code, Error, Result, Value,
@@ -83,7 +79,8 @@ impl Session {
                 }
                 None => {
                     self.check_not_failed()?;
-                    let words: Vec<String> = statement.to_string().split(' ').take(2).map(str::to_owned).collect();
+                    let words: Vec<String> =
+                        statement.to_string().split(' ').take(2).map(str::to_owned).collect();
                     self.check_read_write(&words.join(" "))?;
                     Gave::Tag(self.definition(statement, &parsed.text, cancel).await?)
                 }
@@ -110,16 +107,26 @@ impl Session {
         let given: Vec<_> = portal.prepared.parameters.iter().map(|ty| Some(*ty)).collect();
         let (again, _) = self.prepare_parsed(parsed.clone(), &parsed.text, &given).await?;
         if again.columns.as_ref().map(|columns| columns.iter().map(|c| c.data_type).collect::<Vec<_>>())
-            != portal.prepared.columns.as_ref().map(|columns| columns.iter().map(|c| c.data_type).collect::<Vec<_>>())
+            != portal
+                .prepared
+                .columns
+                .as_ref()
+                .map(|columns| columns.iter().map(|c| c.data_type).collect::<Vec<_>>())
         {
             return Err(Error::new(Code::FeatureNotSupported, "cached plan must not change result type"));
         }
-        let planned = again.planned.clone().ok_or_else(|| Error::internal("a planned statement lost its plan"))?;
+        let planned =
+            again.planned.clone().ok_or_else(|| Error::internal("a planned statement lost its plan"))?;
         portal.prepared = again;
         Ok(planned)
     }
 
-    async fn start_planned(&mut self, planned: &Arc<Planned>, portal: &mut Portal, cancel: &Cancel) -> Result<Executed> {
+    async fn start_planned(
+        &mut self,
+        planned: &Arc<Planned>,
+        portal: &mut Portal,
+        cancel: &Cancel,
+    ) -> Result<Executed> {
         self.check_not_failed()?;
         self.authorize(&self.catalog(), &planned.access)?;
         if let Some(direct) = &planned.direct
@@ -148,7 +155,8 @@ impl Session {
         let statement = self.begin_statement();
         let runtime = self.runtime(&statement, portal.parameters.clone(), cancel.clone());
         let operator = execute::open(&planned.plan, &runtime)?;
-        portal.run = Run::Rows(Box::new(Rows { operator: Mutex::new(operator), runtime, rest: None, rows: 0 }));
+        portal.run =
+            Run::Rows(Box::new(Rows { operator: Mutex::new(operator), runtime, rest: None, rows: 0 }));
         self.step_rows(portal).await
     }
 
@@ -177,7 +185,9 @@ impl Session {
             None => direct.get(self.engine.dispatch.as_ref(), &key, &At::Latest).await?,
             Some(transaction) => {
                 transaction.used = true;
-                if transaction.state.isolation == txn::Isolation::Serializable || transaction.catalog.is_some() {
+                if transaction.state.isolation == txn::Isolation::Serializable
+                    || transaction.catalog.is_some()
+                {
                     return Ok(None);
                 }
                 match transaction.overlay.get(direct.partition(), direct.table().id, &key) {
@@ -198,7 +208,9 @@ impl Session {
     /// A row program by key, sent without reading first; none if the general way must be taken.
     async fn run_program(&mut self, update: &DirectUpdate, portal: &Portal) -> Result<Option<String>> {
         let mut context = self.context(self.engine.dispatch.catalog(), portal.parameters.clone());
-        let Some((key, program)) = update.program(&mut context)? else { return Ok(Some("UPDATE 0".to_owned())) };
+        let Some((key, program)) = update.program(&mut context)? else {
+            return Ok(Some("UPDATE 0".to_owned()));
+        };
         let write = Write::Program { table: update.table().id, key: key.into(), program, returning: false };
         match self.send(update.partition().clone(), Vec::new(), vec![write], None).await? {
             Outcome::Applied(receipt) => {
@@ -239,7 +251,12 @@ impl Session {
         }
     }
 
-    pub(super) fn runtime(&self, statement: &Arc<txn::Statement>, parameters: Vec<Value>, cancel: Cancel) -> Runtime {
+    pub(super) fn runtime(
+        &self,
+        statement: &Arc<txn::Statement>,
+        parameters: Vec<Value>,
+        cancel: Cancel,
+    ) -> Runtime {
         let catalog = self.catalog();
         let context = self.context(catalog.clone(), parameters);
         let rules = CatalogRules {
@@ -258,7 +275,12 @@ impl Session {
     }
 
     /// Runs a change of rows to its end, and commits it if it stands alone.
-    async fn change_rows(&mut self, planned: &Arc<Planned>, portal: &mut Portal, cancel: &Cancel) -> Result<Executed> {
+    async fn change_rows(
+        &mut self,
+        planned: &Arc<Planned>,
+        portal: &mut Portal,
+        cancel: &Cancel,
+    ) -> Result<Executed> {
         let mut tries = 0;
         loop {
             let statement = self.begin_statement();
@@ -306,7 +328,9 @@ impl Session {
 
     /// The next rows of a query.
     pub(super) async fn step_rows(&mut self, portal: &mut Portal) -> Result<Executed> {
-        let Run::Rows(running) = &mut portal.run else { return Err(Error::internal("the portal gives no rows")) };
+        let Run::Rows(running) = &mut portal.run else {
+            return Err(Error::internal("the portal gives no rows"));
+        };
         if portal.left == Some(0) {
             return Ok(Executed::Suspended);
         }
@@ -323,7 +347,9 @@ impl Session {
             if batch.is_empty() {
                 continue;
             }
-            let count = portal.left.map_or(batch.len(), |left| batch.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
+            let count = portal
+                .left
+                .map_or(batch.len(), |left| batch.len().min(usize::try_from(left).unwrap_or(usize::MAX)));
             let (page, rest) = Page::Batch(Box::new(batch)).cut(count);
             running.rest = rest.and_then(|rest| match rest {
                 Page::Batch(batch) => Some(*batch),
@@ -339,7 +365,9 @@ impl Session {
 
     /// The next of rows that are there.
     pub(super) fn step_buffered(&mut self, portal: &mut Portal) -> Result<Executed> {
-        let Run::Buffered(pages, tag) = &mut portal.run else { return Err(Error::internal("the portal holds no rows")) };
+        let Run::Buffered(pages, tag) = &mut portal.run else {
+            return Err(Error::internal("the portal holds no rows"));
+        };
         while pages.front().is_some_and(Page::is_empty) {
             pages.pop_front();
         }
@@ -367,7 +395,9 @@ impl Session {
 /// How many rows the statement's own node changed.
 fn affected(plan: &Plan, runtime: &Runtime) -> Option<u64> {
     match &plan.node {
-        Node::Insert(_) | Node::Update(_) | Node::Delete(_) | Node::Merge(_) => Some(runtime.affected_by(plan.id)),
+        Node::Insert(_) | Node::Update(_) | Node::Delete(_) | Node::Merge(_) => {
+            Some(runtime.affected_by(plan.id))
+        }
         Node::With { input, .. } | Node::Project { input, .. } => affected(input, runtime),
         _ => None,
     }

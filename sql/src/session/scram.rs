@@ -12,7 +12,12 @@ pub(crate) fn verifier(password: &str, salt: &[u8; 16]) -> String {
     let client_key = hmac(&salted, b"Client Key");
     let stored_key: [u8; 32] = Sha256::digest(client_key).into();
     let server_key = hmac(&salted, b"Server Key");
-    format!("SCRAM-SHA-256${ITERATIONS}:{}${}:{}", STANDARD.encode(salt), STANDARD.encode(stored_key), STANDARD.encode(server_key))
+    format!(
+        "SCRAM-SHA-256${ITERATIONS}:{}${}:{}",
+        STANDARD.encode(salt),
+        STANDARD.encode(stored_key),
+        STANDARD.encode(server_key)
+    )
 }
 
 fn salted_password(password: &[u8], salt: &[u8]) -> [u8; 32] {

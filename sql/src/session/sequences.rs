@@ -4,11 +4,7 @@
 //! - A number is given out once. Numbers that were reserved and not used are lost with the session: gaps are allowed.
 //! - Reserving is a command of its own, outside any transaction.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use model::{
     Code, Error, Result,
@@ -85,7 +81,12 @@ impl context::Sequences for Numbers {
     fn current(&self, sequence: SequenceId) -> Result<i64> {
         let state = self.0.state.lock();
         state.current.get(&sequence).copied().ok_or_else(|| {
-            let name = self.0.dispatch.catalog().sequence(sequence).map_or_else(String::new, |sequence| sequence.name.clone());
+            let name = self
+                .0
+                .dispatch
+                .catalog()
+                .sequence(sequence)
+                .map_or_else(String::new, |sequence| sequence.name.clone());
             let message = format!("currval of sequence \"{name}\" is not yet defined in this session");
             Error::new(Code::ObjectNotInPrerequisiteState, message)
         })
@@ -125,7 +126,8 @@ impl Reserve for Numbers {
 
 /// `22003`-like: the sequence is at its end.
 fn exhausted(sequence: &model::schema::Sequence) -> Error {
-    let (end, bound) = if sequence.increment > 0 { ("maximum", sequence.max) } else { ("minimum", sequence.min) };
+    let (end, bound) =
+        if sequence.increment > 0 { ("maximum", sequence.max) } else { ("minimum", sequence.min) };
     Error::new(
         Code::SequenceGeneratorLimitExceeded,
         format!("nextval: reached {end} value of sequence \"{}\" ({bound})", sequence.name),
@@ -147,7 +149,9 @@ impl Numbers {
                 }
                 _ => Err(Error::internal("a reservation without numbers")),
             },
-            Outcome::Rejected(model::command::Rejection::SequenceExhausted { .. }) => Err(exhausted(sequence)),
+            Outcome::Rejected(model::command::Rejection::SequenceExhausted { .. }) => {
+                Err(exhausted(sequence))
+            }
             Outcome::Rejected(rejection) => Err(rejection.to_error()),
         }
     }
@@ -162,7 +166,8 @@ impl Numbers {
             );
             return Err(Error::new(Code::NumericValueOutOfRange, message));
         }
-        let outcome = self.execute(&catalog, sequence, Write::SetSequence { sequence: id, value, called }).await?;
+        let outcome =
+            self.execute(&catalog, sequence, Write::SetSequence { sequence: id, value, called }).await?;
         match outcome {
             Outcome::Applied(_) => {
                 let mut state = self.0.state.lock();
@@ -177,7 +182,12 @@ impl Numbers {
         }
     }
 
-    async fn execute(&self, catalog: &Catalog, sequence: &model::schema::Sequence, write: Write) -> Result<Outcome> {
+    async fn execute(
+        &self,
+        catalog: &Catalog,
+        sequence: &model::schema::Sequence,
+        write: Write,
+    ) -> Result<Outcome> {
         let (node, boot) = self.0.dispatch.gateway();
         let command = Command {
             identity: Identity::unassigned(node, boot),

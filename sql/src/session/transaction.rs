@@ -129,7 +129,8 @@ impl Session {
     pub(super) fn begin_block(&mut self, modes: &[Mode]) -> Result<()> {
         match &mut self.transaction {
             Some(transaction) if transaction.block => {
-                let error = Error::new(Code::ActiveSqlTransaction, "there is already a transaction in progress");
+                let error =
+                    Error::new(Code::ActiveSqlTransaction, "there is already a transaction in progress");
                 self.notice("WARNING", error);
             }
             Some(transaction) => {
@@ -203,7 +204,8 @@ impl Session {
             let error = Error::new(Code::NoActiveSqlTransaction, "there is no transaction in progress");
             self.notice("WARNING", error);
         }
-        let modes = (self.transaction.as_ref()).map(|transaction| (transaction.state.isolation, transaction.read_only));
+        let modes = (self.transaction.as_ref())
+            .map(|transaction| (transaction.state.isolation, transaction.read_only));
         self.roll_back().await;
         if let Some(modes) = modes {
             self.chain(chain, modes);
@@ -247,7 +249,13 @@ impl Session {
         result
     }
 
-    async fn commit_parts(&mut self, state: &txn::State, overlay: Overlay, changes: Vec<Change>, catalog: Option<Arc<Catalog>>) -> Result<()> {
+    async fn commit_parts(
+        &mut self,
+        state: &txn::State,
+        overlay: Overlay,
+        changes: Vec<Change>,
+        catalog: Option<Arc<Catalog>>,
+    ) -> Result<()> {
         let before = self.engine.dispatch.catalog();
         let decided = crate::ddl::merge(changes);
         let has_ddl = !crate::ddl::is_empty(&decided);

@@ -52,8 +52,14 @@ impl Session {
     }
 
     /// Runs one.
-    pub(super) async fn utility(&mut self, utility: &Utility, portal: &mut Portal, cancel: &Cancel) -> Result<Gave> {
-        let ends = matches!(utility, Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_));
+    pub(super) async fn utility(
+        &mut self,
+        utility: &Utility,
+        portal: &mut Portal,
+        cancel: &Cancel,
+    ) -> Result<Gave> {
+        let ends =
+            matches!(utility, Utility::Commit { .. } | Utility::Rollback { .. } | Utility::RollbackTo(_));
         if !ends {
             self.check_not_failed()?;
         }
@@ -81,7 +87,10 @@ impl Session {
             }
             Utility::SetTransaction(modes) => {
                 if !self.in_block() {
-                    let error = Error::new(Code::NoActiveSqlTransaction, "SET TRANSACTION can only be used in transaction blocks");
+                    let error = Error::new(
+                        Code::NoActiveSqlTransaction,
+                        "SET TRANSACTION can only be used in transaction blocks",
+                    );
                     self.notice("WARNING", error);
                 }
                 self.set_modes(modes)?;
@@ -106,14 +115,19 @@ impl Session {
             Utility::Show(name) => return self.show(name.as_deref()),
             Utility::CommandStatus(id) => {
                 let status = self.command_status(id).await?;
-                return Ok(Gave::Rows(vec![vec![status.map_or(Value::Null, Value::text)]], "SELECT 1".to_owned()));
+                return Ok(Gave::Rows(
+                    vec![vec![status.map_or(Value::Null, Value::text)]],
+                    "SELECT 1".to_owned(),
+                ));
             }
             Utility::Discard(what) => self.discard(*what).await?,
             Utility::Declare(declare) => {
                 self.declare(declare).await?;
                 "DECLARE CURSOR"
             }
-            Utility::Fetch { cursor, direction, moves } => return self.fetch(cursor, *direction, *moves, cancel).await,
+            Utility::Fetch { cursor, direction, moves } => {
+                return self.fetch(cursor, *direction, *moves, cancel).await;
+            }
             Utility::Close(None) => {
                 self.portals.retain(|_, portal| portal.cursor.is_none());
                 "CLOSE CURSOR ALL"
@@ -137,7 +151,9 @@ impl Session {
                 self.statements.insert(name.clone(), prepared);
                 "PREPARE"
             }
-            Utility::Execute { name, arguments } => return self.execute_prepared(name, arguments, portal, cancel).await,
+            Utility::Execute { name, arguments } => {
+                return self.execute_prepared(name, arguments, portal, cancel).await;
+            }
             Utility::Deallocate(None) => {
                 self.statements.clear();
                 "DEALLOCATE ALL"
@@ -160,12 +176,18 @@ impl Session {
                 if *what == "UNLISTEN" {
                     what
                 } else {
-                    return Err(Error::unsupported(format!("{what} is not supported"), "Poll a table instead."));
+                    return Err(Error::unsupported(
+                        format!("{what} is not supported"),
+                        "Poll a table instead.",
+                    ));
                 }
             }
             Utility::Maintain { tag } => {
                 if self.in_block() && *tag == "VACUUM" {
-                    return Err(Error::new(Code::ActiveSqlTransaction, "VACUUM cannot run inside a transaction block"));
+                    return Err(Error::new(
+                        Code::ActiveSqlTransaction,
+                        "VACUUM cannot run inside a transaction block",
+                    ));
                 }
                 tag
             }
@@ -220,15 +242,19 @@ impl Session {
     /// `SET` and `RESET` of one parameter.
     fn set(&mut self, name: &str, values: Option<&[String]>, local: bool) -> Result<()> {
         if local && !self.in_block() {
-            let error = Error::new(Code::NoActiveSqlTransaction, "SET LOCAL can only be used in transaction blocks");
+            let error =
+                Error::new(Code::NoActiveSqlTransaction, "SET LOCAL can only be used in transaction blocks");
             self.notice("WARNING", error);
             return Ok(());
         }
         let lower = name.to_lowercase();
         match lower.as_str() {
-            "role" => return self.set_role(values.and_then(|values| values.first()).map(String::as_str), local),
+            "role" => {
+                return self.set_role(values.and_then(|values| values.first()).map(String::as_str), local);
+            }
             "session_authorization" => {
-                return self.set_session_user(values.and_then(|values| values.first()).map(String::as_str), local);
+                return self
+                    .set_session_user(values.and_then(|values| values.first()).map(String::as_str), local);
             }
             "transaction_isolation" | "transaction_read_only" => {
                 return self.set_transaction_parameter(&lower, values);
@@ -295,7 +321,9 @@ impl Session {
                 let role = catalog.find_role(name).ok_or_else(|| {
                     Error::new(Code::InvalidParameterValue, format!("role \"{name}\" does not exist"))
                 })?;
-                if role.id != self.authenticated && !super::planning::is_superuser(&catalog, self.authenticated) {
+                if role.id != self.authenticated
+                    && !super::planning::is_superuser(&catalog, self.authenticated)
+                {
                     let message = format!("permission denied to set session authorization \"{name}\"");
                     return Err(Error::new(Code::InsufficientPrivilege, message));
                 }
@@ -328,7 +356,9 @@ impl Session {
             Some(name) => vec![vec![self.settings.find(name).ok_or_else(|| unrecognized(name))?]],
             None => {
                 let all = crate::context::Settings::all(&self.settings);
-                all.into_iter().map(|setting| vec![setting.name, setting.value, setting.description]).collect()
+                all.into_iter()
+                    .map(|setting| vec![setting.name, setting.value, setting.description])
+                    .collect()
             }
         };
         Ok(Gave::Rows(text_rows(rows), "SHOW".to_owned()))
@@ -369,7 +399,10 @@ impl Session {
         Ok(match what {
             Discard::All => {
                 if self.in_block() {
-                    return Err(Error::new(Code::ActiveSqlTransaction, "DISCARD ALL cannot run inside a transaction block"));
+                    return Err(Error::new(
+                        Code::ActiveSqlTransaction,
+                        "DISCARD ALL cannot run inside a transaction block",
+                    ));
                 }
                 self.set_session_user(None, false)?;
                 self.settings.reset_all();
@@ -397,7 +430,8 @@ impl Session {
         let prepared = self.statement(name)?.clone();
         if arguments.len() != prepared.parameters.len() {
             let message = format!("wrong number of parameters for prepared statement \"{name}\"");
-            let detail = format!("Expected {} parameters but got {}.", prepared.parameters.len(), arguments.len());
+            let detail =
+                format!("Expected {} parameters but got {}.", prepared.parameters.len(), arguments.len());
             return Err(Error::new(Code::SyntaxError, message).with_detail(detail));
         }
         let mut values = Vec::new();
@@ -426,7 +460,11 @@ impl Session {
             match next {
                 super::Executed::Rows(page) => rows.extend(page.into_values()),
                 super::Executed::Complete(tag) => {
-                    return Ok(if portal.prepared.columns.is_some() { Gave::Rows(rows, tag) } else { Gave::Tag(tag) });
+                    return Ok(if portal.prepared.columns.is_some() {
+                        Gave::Rows(rows, tag)
+                    } else {
+                        Gave::Tag(tag)
+                    });
                 }
                 super::Executed::Empty => return Ok(Gave::Tag(String::new())),
                 super::Executed::Suspended
@@ -439,7 +477,9 @@ impl Session {
             next = match &portal.run {
                 Run::Rows(_) => self.step_rows(portal).await?,
                 Run::Buffered(..) => self.step_buffered(portal)?,
-                Run::Ready | Run::Copy(_) | Run::Done(_) => return Err(Error::internal("a portal stopped half way")),
+                Run::Ready | Run::Copy(_) | Run::Done(_) => {
+                    return Err(Error::internal("a portal stopped half way"));
+                }
             };
         }
     }
@@ -456,10 +496,15 @@ impl Session {
             return Err(Error::new(Code::DuplicateCursor, format!("cursor \"{name}\" already exists")));
         }
         let text = query.text.clone();
-        let (prepared, _): (Prepared, bool) = self.prepare_parsed(Arc::new(query.clone()), &text, &[]).await?;
-        let is_query = matches!(query.statement, Statement::Sql(_)) && prepared.planned.as_ref().is_some_and(|planned| planned.columns.is_some());
+        let (prepared, _): (Prepared, bool) =
+            self.prepare_parsed(Arc::new(query.clone()), &text, &[]).await?;
+        let is_query = matches!(query.statement, Statement::Sql(_))
+            && prepared.planned.as_ref().is_some_and(|planned| planned.columns.is_some());
         if !is_query {
-            return Err(Error::new(Code::InvalidCursorDefinition, "DECLARE CURSOR must be used with a query"));
+            return Err(Error::new(
+                Code::InvalidCursorDefinition,
+                "DECLARE CURSOR must be used with a query",
+            ));
         }
         let width = prepared.columns.as_ref().map_or(0, |columns| columns.len());
         let format = if *binary { Format::Binary } else { Format::Text };
@@ -470,7 +515,13 @@ impl Session {
         Ok(())
     }
 
-    async fn fetch(&mut self, name: &str, direction: Direction, moves: bool, cancel: &Cancel) -> Result<Gave> {
+    async fn fetch(
+        &mut self,
+        name: &str,
+        direction: Direction,
+        moves: bool,
+        cancel: &Cancel,
+    ) -> Result<Gave> {
         self.cursor(name)?;
         let Some(mut portal) = self.portals.remove(name) else {
             return Err(Error::new(Code::InvalidCursorName, format!("cursor \"{name}\" does not exist")));
@@ -485,14 +536,30 @@ impl Session {
         Ok(Gave::Rows(rows, format!("FETCH {count}")))
     }
 
-    async fn fetch_from(&mut self, portal: &mut Portal, direction: Direction, cancel: &Cancel) -> Result<Vec<Vec<Value>>> {
-        let mut cursor = portal.cursor.take().unwrap_or(Cursor { rows: Vec::new(), complete: false, position: 0, scroll: true });
+    async fn fetch_from(
+        &mut self,
+        portal: &mut Portal,
+        direction: Direction,
+        cancel: &Cancel,
+    ) -> Result<Vec<Vec<Value>>> {
+        let mut cursor = portal.cursor.take().unwrap_or(Cursor {
+            rows: Vec::new(),
+            complete: false,
+            position: 0,
+            scroll: true,
+        });
         let result = self.move_cursor(portal, &mut cursor, direction, cancel).await;
         portal.cursor = Some(cursor);
         result
     }
 
-    async fn move_cursor(&mut self, portal: &mut Portal, cursor: &mut Cursor, direction: Direction, cancel: &Cancel) -> Result<Vec<Vec<Value>>> {
+    async fn move_cursor(
+        &mut self,
+        portal: &mut Portal,
+        cursor: &mut Cursor,
+        direction: Direction,
+        cancel: &Cancel,
+    ) -> Result<Vec<Vec<Value>>> {
         let position = cursor.position;
         let to_usize = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
         match direction {
@@ -543,7 +610,13 @@ impl Session {
         }
     }
 
-    async fn go_to(&mut self, portal: &mut Portal, cursor: &mut Cursor, target: usize, cancel: &Cancel) -> Result<Vec<Vec<Value>>> {
+    async fn go_to(
+        &mut self,
+        portal: &mut Portal,
+        cursor: &mut Cursor,
+        target: usize,
+        cancel: &Cancel,
+    ) -> Result<Vec<Vec<Value>>> {
         if target < cursor.position {
             self.check_scroll(cursor)?;
         }
@@ -561,7 +634,13 @@ impl Session {
     }
 
     /// Pulls rows until the cursor has so many, or all.
-    async fn fill(&mut self, portal: &mut Portal, cursor: &mut Cursor, count: usize, cancel: &Cancel) -> Result<()> {
+    async fn fill(
+        &mut self,
+        portal: &mut Portal,
+        cursor: &mut Cursor,
+        count: usize,
+        cancel: &Cancel,
+    ) -> Result<()> {
         while !cursor.complete && cursor.rows.len() < count {
             let executed = match &portal.run {
                 Run::Ready => Box::pin(self.start(portal, cancel)).await?,
@@ -590,7 +669,10 @@ impl Session {
         let text = statement.text.clone();
         let (prepared, _) = Box::pin(self.prepare_parsed(Arc::new(statement.clone()), &text, &[])).await?;
         let Some(planned) = prepared.planned.clone() else {
-            return Err(Error::unsupported("EXPLAIN of this statement is not supported", "Explain a query or a change of rows."));
+            return Err(Error::unsupported(
+                "EXPLAIN of this statement is not supported",
+                "Explain a query or a change of rows.",
+            ));
         };
         let mut measured = None;
         if options.analyze {
@@ -600,7 +682,8 @@ impl Session {
             let began = self.engine.clock.monotonic();
             let planned_writes = planned.writes;
             let statement = self.begin_statement();
-            let runtime = self.runtime(&statement, portal.parameters.clone(), cancel.clone()).with_statistics();
+            let runtime =
+                self.runtime(&statement, portal.parameters.clone(), cancel.clone()).with_statistics();
             let mut operator = crate::execute::open(&planned.plan, &runtime)?;
             while operator.next().await?.is_some() {}
             drop(operator);
@@ -609,7 +692,9 @@ impl Session {
                 match &mut self.transaction {
                     Some(transaction) => Arc::make_mut(&mut transaction.overlay).absorb(writes),
                     None => {
-                        if let super::transaction::Committed::Again(error) = self.commit_statement(writes).await? {
+                        if let super::transaction::Committed::Again(error) =
+                            self.commit_statement(writes).await?
+                        {
                             return Err(error);
                         }
                     }
@@ -633,6 +718,7 @@ fn unrecognized(name: &str) -> Error {
 
 /// A name as `SHOW search_path` prints it.
 fn quote_name(name: &str) -> String {
-    let plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    let plain =
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
     if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }

@@ -18,7 +18,8 @@ type Parts = (Vec<Condition>, Vec<Write>);
 pub fn command_parts(mut overlay: Overlay) -> (Option<PartitionId>, Parts) {
     let mut conditions = overlay.take_required();
     let (truncated, rows) = overlay.into_parts();
-    let partition = truncated.first().map(|(at, _)| at).or_else(|| rows.first().map(|((at, _), _, _)| at)).cloned();
+    let partition =
+        truncated.first().map(|(at, _)| at).or_else(|| rows.first().map(|((at, _), _, _)| at)).cloned();
     let mut writes: Vec<_> = truncated.into_iter().map(|(_, table)| Write::Truncate { table }).collect();
     let mut changed = Vec::new();
     let mut new = Vec::new();

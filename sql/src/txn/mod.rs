@@ -7,10 +7,10 @@
 //!
 //! Not here: which rows a statement changes (`dml`), the session's states (`session`).
 
-pub mod overlay;
 mod commit;
+pub mod overlay;
 mod statement;
 
 pub use commit::command_parts;
 pub use overlay::{Base, Entry, Mark, Overlay};
-pub use statement::{Isolation, Statement, State};
+pub use statement::{Isolation, State, Statement};

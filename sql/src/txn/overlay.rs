@@ -8,10 +8,7 @@
 //!
 //! Not here: locks and commands (`txn`).
 
-use std::{
-    collections::BTreeMap,
-    ops::Bound,
-};
+use std::{collections::BTreeMap, ops::Bound};
 
 use bytes::Bytes;
 use model::{
@@ -98,7 +95,8 @@ impl Overlay {
 
     /// All partitions that were written.
     pub fn partitions(&self) -> Vec<PartitionId> {
-        let mut all: Vec<_> = self.tables.iter().filter(|(_, rows)| !rows.is_empty()).map(|((at, _), _)| at.clone()).collect();
+        let mut all: Vec<_> =
+            self.tables.iter().filter(|(_, rows)| !rows.is_empty()).map(|((at, _), _)| at.clone()).collect();
         all.extend(self.truncated.keys().map(|(at, _)| at.clone()));
         all.sort();
         all.dedup();
@@ -123,7 +121,14 @@ impl Overlay {
     }
 
     /// Writes a row; `row` none removes it. A later write of a row keeps the base of the first.
-    pub fn write(&mut self, partition: &PartitionId, table: TableId, key: Bytes, base: Base, row: Option<Bytes>) {
+    pub fn write(
+        &mut self,
+        partition: &PartitionId,
+        table: TableId,
+        key: Bytes,
+        base: Base,
+        row: Option<Bytes>,
+    ) {
         let place = (partition.clone(), table);
         let rows = self.tables.entry(place.clone()).or_default();
         let previous = rows.get(&key).cloned();
@@ -194,9 +199,10 @@ impl Overlay {
     /// Every written row and emptied table: truncations come first.
     pub fn into_parts(self) -> (Vec<Place>, Vec<(Place, Bytes, Entry)>) {
         let truncated = self.truncated.into_keys().collect();
-        let rows = self.tables.into_iter().flat_map(|(place, rows)| {
-            rows.into_iter().map(move |(key, entry)| (place.clone(), key, entry))
-        });
+        let rows = self
+            .tables
+            .into_iter()
+            .flat_map(|(place, rows)| rows.into_iter().map(move |(key, entry)| (place.clone(), key, entry)));
         (truncated, rows.collect())
     }
 
@@ -204,7 +210,14 @@ impl Overlay {
     /// range: where it started, and where the next page starts (none at the end of the scan).
     ///
     /// Rows that were written replace stored ones, removed ones go, new ones come in order.
-    pub fn merge(&self, place: &Place, page: Vec<Stored>, from: Bound<&[u8]>, to: Bound<&[u8]>, reverse: bool) -> Vec<Stored> {
+    pub fn merge(
+        &self,
+        place: &Place,
+        page: Vec<Stored>,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Vec<Stored> {
         let page = if self.truncated.contains_key(place) { Vec::new() } else { page };
         let Some(rows) = self.tables.get(place).filter(|rows| !rows.is_empty()) else { return page };
         if is_empty_range(from, to) {
@@ -213,16 +226,17 @@ impl Overlay {
         let written = rows.range::<[u8], _>((from, to));
         let mut merged = Vec::with_capacity(page.len());
         let mut stored = page.into_iter().peekable();
-        let mut put = |stored: &mut std::iter::Peekable<std::vec::IntoIter<Stored>>, key: &Bytes, entry: &Entry| {
-            let before = |at: &Stored| if reverse { at.key > *key } else { at.key < *key };
-            while let Some(row) = stored.next_if(before) {
-                merged.push(row);
-            }
-            stored.next_if(|at| at.key == *key);
-            if let Some(row) = &entry.row {
-                merged.push(Stored { key: key.clone(), row: row.clone() });
-            }
-        };
+        let mut put =
+            |stored: &mut std::iter::Peekable<std::vec::IntoIter<Stored>>, key: &Bytes, entry: &Entry| {
+                let before = |at: &Stored| if reverse { at.key > *key } else { at.key < *key };
+                while let Some(row) = stored.next_if(before) {
+                    merged.push(row);
+                }
+                stored.next_if(|at| at.key == *key);
+                if let Some(row) = &entry.row {
+                    merged.push(Stored { key: key.clone(), row: row.clone() });
+                }
+            };
         if reverse {
             written.rev().for_each(|(key, entry)| put(&mut stored, key, entry));
         } else {
@@ -292,6 +306,9 @@ mod tests {
         overlay.write(&partition, table, key("b"), Base::Absent, Some(key("3")));
         assert!(overlay.is_truncated(&partition, table));
         overlay.roll_back(mark);
-        assert_eq!(merged(&overlay, vec![stored("x")], false), vec![(key("a"), key("1")), (key("x"), key("stored"))]);
+        assert_eq!(
+            merged(&overlay, vec![stored("x")], false),
+            vec![(key("a"), key("1")), (key("x"), key("stored"))]
+        );
     }
 }

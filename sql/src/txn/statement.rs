@@ -154,7 +154,12 @@ pub struct Statement {
 
 impl Statement {
     /// A statement that begins.
-    pub fn new(dispatch: Arc<dyn Dispatch>, state: Arc<State>, overlay: Arc<Overlay>, lock_timeout: Duration) -> Arc<Self> {
+    pub fn new(
+        dispatch: Arc<dyn Dispatch>,
+        state: Arc<State>,
+        overlay: Arc<Overlay>,
+        lock_timeout: Duration,
+    ) -> Arc<Self> {
         Arc::new(Self {
             dispatch,
             state,
@@ -179,7 +184,9 @@ impl Statement {
     pub async fn read_point(&self, partition: &PartitionId) -> Result<ReadPoint> {
         let held = match self.state.isolation {
             Isolation::ReadCommitted => self.points.lock().get(partition).cloned(),
-            Isolation::RepeatableRead | Isolation::Serializable => self.state.inner.lock().points.get(partition).cloned(),
+            Isolation::RepeatableRead | Isolation::Serializable => {
+                self.state.inner.lock().points.get(partition).cloned()
+            }
         };
         if let Some(point) = held {
             return Ok(point);
@@ -209,7 +216,14 @@ impl Statement {
     }
 
     /// Notes that one row was read by its key, present at `revision` or absent, for SERIALIZABLE.
-    pub fn note_row_read(&self, partition: &PartitionId, table: TableId, key: Bytes, revision: Option<Revision>, at: Revision) {
+    pub fn note_row_read(
+        &self,
+        partition: &PartitionId,
+        table: TableId,
+        key: Bytes,
+        revision: Option<Revision>,
+        at: Revision,
+    ) {
         if !self.notes_reads() {
             return;
         }
@@ -259,7 +273,14 @@ impl Statement {
     }
 
     /// Buffers a changed row; `row` none removes it.
-    pub fn write(&self, partition: &PartitionId, table: TableId, key: Bytes, base: Base, row: Option<Bytes>) -> Result<()> {
+    pub fn write(
+        &self,
+        partition: &PartitionId,
+        table: TableId,
+        key: Bytes,
+        base: Base,
+        row: Option<Bytes>,
+    ) -> Result<()> {
         self.state.pin(partition)?;
         self.writes.lock().write(partition, table, key, base, row);
         Ok(())
@@ -306,7 +327,10 @@ impl Statement {
         if bytes <= bytes_max {
             return Ok(());
         }
-        Err(Error::new(Code::ProgramLimitExceeded, format!("transaction of {bytes} bytes exceeds {bytes_max} bytes"))
-            .with_hint("Commit in smaller pieces, load with COPY, or raise transaction.bytes_max."))
+        Err(Error::new(
+            Code::ProgramLimitExceeded,
+            format!("transaction of {bytes} bytes exceeds {bytes_max} bytes"),
+        )
+        .with_hint("Commit in smaller pieces, load with COPY, or raise transaction.bytes_max."))
     }
 }

@@ -1,10 +1,19 @@
 //! A session over a store in memory, and rows as text: what the tests of whole statements stand on.
 
 #![allow(dead_code, missing_docs, unreachable_pub)]
+#![expect(clippy::disallowed_methods, reason = "these tests bring the clock that the server otherwise gives")]
 
-use std::{sync::Arc, time::{Duration, Instant, SystemTime, UNIX_EPOCH}};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
-use model::{Error, Result, id::SessionId, time::{Clock, Timestamp}, value::text_io};
+use model::{
+    Error, Result,
+    id::SessionId,
+    time::{Clock, Timestamp},
+    value::text_io,
+};
 use sql::{
     engine::{Engine, Options},
     session::{Executed, Login, Page, Session},
@@ -17,7 +26,8 @@ pub struct SystemClock(Instant);
 impl Clock for SystemClock {
     fn wall(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-        Timestamp::from_unix_micros(i64::try_from(since.as_micros()).expect("before 294000")).expect("in range")
+        Timestamp::from_unix_micros(i64::try_from(since.as_micros()).expect("before 294000"))
+            .expect("in range")
     }
 
     fn monotonic(&self) -> Duration {
@@ -121,14 +131,18 @@ fn texts(session: &Session, page: Page, columns: &[model::request::Column]) -> V
     let context = session.text_context();
     page.into_values()
         .into_iter()
-        .map(|row| row.iter().zip(columns).map(|(value, column)| shown(value, column.data_type, &context)).collect())
+        .map(|row| {
+            row.iter().zip(columns).map(|(value, column)| shown(value, column.data_type, &context)).collect()
+        })
         .collect()
 }
 
 /// The text of a value; a type is shown by its name, as the wire shows it.
 fn shown(value: &model::Value, ty: model::Type, context: &model::value::Context) -> Option<String> {
     match (value, ty) {
-        (model::Value::Oid(oid), model::Type::Regtype) => model::Type::from_oid(*oid).map(|ty| ty.to_string()),
+        (model::Value::Oid(oid), model::Type::Regtype) => {
+            model::Type::from_oid(*oid).map(|ty| ty.to_string())
+        }
         _ => text_io::to_text(value, ty, context),
     }
 }

@@ -142,7 +142,9 @@ impl Group<'_> {
         }
         if stamp.epoch != self.live.head.claim.epoch {
             return Ok(match entry.body {
-                Body::Command(_) | Body::Close(_) => EntryOutcome::Command(Outcome::Rejected(Rejection::Fenced)),
+                Body::Command(_) | Body::Close(_) => {
+                    EntryOutcome::Command(Outcome::Rejected(Rejection::Fenced))
+                }
                 Body::Descriptors(_)
                 | Body::Claim { .. }
                 | Body::Clock

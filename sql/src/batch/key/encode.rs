@@ -29,7 +29,9 @@ pub(super) fn encode(out: &mut Vec<u8>, column: &Column, row: usize, part: KeyPa
         Data::Int(values) => out.extend_from_slice(&(values[row] as u64 ^ 1 << 63).to_be_bytes()),
         Data::Float(values) => out.extend_from_slice(&float_bits(values[row]).to_be_bytes()),
         Data::Numeric(values) => numeric(out, &values[row]),
-        Data::Text(texts) if column.ty() == Type::Bpchar => bytes(out, trim_blanks(texts.get_str(row)).as_bytes()),
+        Data::Text(texts) if column.ty() == Type::Bpchar => {
+            bytes(out, trim_blanks(texts.get_str(row)).as_bytes())
+        }
         Data::Text(texts) => bytes(out, texts.get(row)),
         Data::Values(values) => other(out, &values[row]),
     }

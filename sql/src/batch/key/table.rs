@@ -31,7 +31,8 @@ pub(crate) const NOT_FOUND: Found = u32::MAX;
 impl KeyTable {
     /// A table for keys of these columns.
     pub fn new(columns: &[model::Type]) -> Self {
-        let int = matches!(columns, [ty] if matches!(crate::batch::Data::new(*ty, 0), crate::batch::Data::Int(_)));
+        let int =
+            matches!(columns, [ty] if matches!(crate::batch::Data::new(*ty, 0), crate::batch::Data::Int(_)));
         let repr = if int {
             Repr::Int { table: HashTable::new(), keys: Vec::new(), null: None }
         } else {
@@ -57,7 +58,9 @@ impl KeyTable {
     pub fn heap_bytes(&self) -> usize {
         match &self.repr {
             Repr::Int { table, keys, .. } => table.capacity() * 5 + keys.capacity() * 8,
-            Repr::Bytes { table, hashes, keys } => table.capacity() * 5 + hashes.capacity() * 8 + keys.heap_bytes(),
+            Repr::Bytes { table, hashes, keys } => {
+                table.capacity() * 5 + hashes.capacity() * 8 + keys.heap_bytes()
+            }
         }
     }
 
@@ -160,8 +163,8 @@ impl KeyTable {
                     }
                     let key = packed.get(row);
                     let hash = self.builder.hash_one(key);
-                    let found = table
-                        .find(hash, |at| hashes[*at as usize] == hash && keys.get(*at as usize) == key);
+                    let found =
+                        table.find(hash, |at| hashes[*at as usize] == hash && keys.get(*at as usize) == key);
                     numbers.push(found.copied().unwrap_or(NOT_FOUND));
                 }
             }

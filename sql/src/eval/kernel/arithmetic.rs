@@ -6,10 +6,7 @@ use model::{
 };
 
 use super::{int_of, nulls_of};
-use crate::{
-    batch::Column,
-    eval::batch::Lifted,
-};
+use crate::{batch::Column, eval::batch::Lifted};
 
 /// Computes; none if no kernel fits.
 pub(super) fn arithmetic(
@@ -100,9 +97,15 @@ fn integers(symbol: &str, left: &Lifted, right: &Lifted, ty: Type, rows: usize) 
     // No branch per row: what left the range is remembered and looked at once.
     let mut outside = false;
     match (&a, &b, symbol) {
-        (Side::Column(a), Side::Column(b), "+") => run(&mut values, a.iter().zip(*b), |(a, b)| a.overflowing_add(*b), min, max, &mut outside),
-        (Side::Column(a), Side::Constant(b), "+") => run(&mut values, a.iter(), |a| a.overflowing_add(*b), min, max, &mut outside),
-        (Side::Column(a), Side::Constant(b), "*") => run(&mut values, a.iter(), |a| a.overflowing_mul(*b), min, max, &mut outside),
+        (Side::Column(a), Side::Column(b), "+") => {
+            run(&mut values, a.iter().zip(*b), |(a, b)| a.overflowing_add(*b), min, max, &mut outside)
+        }
+        (Side::Column(a), Side::Constant(b), "+") => {
+            run(&mut values, a.iter(), |a| a.overflowing_add(*b), min, max, &mut outside)
+        }
+        (Side::Column(a), Side::Constant(b), "*") => {
+            run(&mut values, a.iter(), |a| a.overflowing_mul(*b), min, max, &mut outside)
+        }
         _ => run(&mut values, 0..rows, |row| compute(a.get(row), b.get(row)), min, max, &mut outside),
     }
     if outside {

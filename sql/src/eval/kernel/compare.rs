@@ -38,7 +38,10 @@ fn comparable(left: Type, right: Type) -> bool {
     let number = |ty: Type| ty.is_integer() || ty.is_oid();
     let float = |ty: Type| matches!(ty, Type::Float4 | Type::Float8);
     let text = |ty: Type| ty.is_text() && ty != Type::Bpchar;
-    left == right || (number(left) && number(right)) || (float(left) && float(right)) || (text(left) && text(right))
+    left == right
+        || (number(left) && number(right))
+        || (float(left) && float(right))
+        || (text(left) && text(right))
 }
 
 fn mirrored(symbol: &str) -> &str {

@@ -32,8 +32,12 @@ pub(super) fn like(
     let mut values = Vec::with_capacity(rows);
     match pieces.as_slice() {
         [Piece::Literal(text)] => values.extend(texts.iter().map(|at| (at == text.as_slice()) != negated)),
-        [Piece::Literal(text), Piece::Rest] => values.extend(texts.iter().map(|at| at.starts_with(text) != negated)),
-        [Piece::Rest, Piece::Literal(text)] => values.extend(texts.iter().map(|at| at.ends_with(text) != negated)),
+        [Piece::Literal(text), Piece::Rest] => {
+            values.extend(texts.iter().map(|at| at.starts_with(text) != negated))
+        }
+        [Piece::Rest, Piece::Literal(text)] => {
+            values.extend(texts.iter().map(|at| at.ends_with(text) != negated))
+        }
         [Piece::Rest, Piece::Literal(text), Piece::Rest] => {
             values.extend(texts.iter().map(|at| find(at, text).is_some() != negated));
         }

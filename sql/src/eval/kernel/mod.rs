@@ -13,10 +13,7 @@ mod like;
 use model::{Result, Type, Value};
 
 use super::batch::Lifted;
-use crate::{
-    batch::Column,
-    functions::Function,
-};
+use crate::{batch::Column, functions::Function};
 
 pub(super) use cast::cast;
 

@@ -82,7 +82,11 @@ impl Call {
         };
         let (arguments, order) = (gather(layout.arguments.clone()), gather(layout.order.clone()));
         if !layout.order.is_empty() {
-            let groups = Column::ints(Type::Int8, numbers.iter().map(|number| i64::from(*number)).collect(), Vec::new());
+            let groups = Column::ints(
+                Type::Int8,
+                numbers.iter().map(|number| i64::from(*number)).collect(),
+                Vec::new(),
+            );
             let columns = [vec![Arc::new(groups)], arguments, order].concat();
             self.kept.push(Batch::new(columns, rows.len()));
             return Ok(());
@@ -96,7 +100,8 @@ impl Call {
         let Some(seen) = &mut self.seen else {
             return self.runtime.evaluate(|scope| self.state.update(scope.context, &refs, numbers));
         };
-        let groups = Column::ints(Type::Int8, numbers.iter().map(|number| i64::from(*number)).collect(), Vec::new());
+        let groups =
+            Column::ints(Type::Int8, numbers.iter().map(|number| i64::from(*number)).collect(), Vec::new());
         let mut keys = vec![&groups];
         keys.extend(&refs);
         let mut next = seen.len() as u32;

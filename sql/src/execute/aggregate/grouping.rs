@@ -216,7 +216,9 @@ impl Grouping {
         for group in 0..self.layout.groups {
             let place = self.set.iter().position(|at| *at == group);
             columns.push(Arc::new(match place {
-                Some(place) => std::mem::replace(&mut self.groups[place], Column::with_capacity(Type::Bool, 0)),
+                Some(place) => {
+                    std::mem::replace(&mut self.groups[place], Column::with_capacity(Type::Bool, 0))
+                }
                 None => {
                     let mut nulls = Column::with_capacity(self.layout.types[group], count);
                     nulls.push_nulls(count);

@@ -23,8 +23,7 @@ use super::{Expressions, Operator, Runtime};
 use crate::{
     batch::{Batch, Column, ROWS, key::Keys},
     expr::Expr,
-    plan,
-    spill,
+    plan, spill,
 };
 use grouping::{Grouping, Layout};
 
@@ -147,7 +146,7 @@ impl Aggregate {
     /// Aggregates one spilled part.
     async fn take_part(&mut self, set: Vec<usize>, depth: u64, mut rows: spill::Reader) -> Result<()> {
         let mut grouping = Grouping::new(set, &self.layout, depth, &self.runtime);
-        while let Some(batch) = rows.next()? {
+        while let Some(batch) = rows.next_batch()? {
             self.runtime.pace().await?;
             grouping.take(&batch)?;
         }

@@ -18,17 +18,37 @@ pub(super) enum State {
     /// `sum(int2 | int4)`: the sum, and whether there was a row.
     IntSum(Vec<(i64, bool)>),
     /// `sum(int8)`, `avg` of integers: the sum, how many, and whether the average is asked for.
-    WideSum { sums: Vec<(i128, i64)>, average: bool },
+    WideSum {
+        sums: Vec<(i128, i64)>,
+        average: bool,
+    },
     /// `sum(float8)` and `avg` of floats.
-    FloatSum { sums: Vec<(f64, i64)>, average: bool },
+    FloatSum {
+        sums: Vec<(f64, i64)>,
+        average: bool,
+    },
     /// `sum` and `avg` of numerics.
-    NumericSum { sums: Vec<(NumericSum, i64)>, average: bool },
+    NumericSum {
+        sums: Vec<(NumericSum, i64)>,
+        average: bool,
+    },
     /// `min` and `max` of what is stored as integers.
-    IntExtreme { best: Vec<Option<i64>>, largest: bool, ty: Type },
+    IntExtreme {
+        best: Vec<Option<i64>>,
+        largest: bool,
+        ty: Type,
+    },
     /// `min` and `max` of numerics.
-    NumericExtreme { best: Vec<Option<Numeric>>, largest: bool },
+    NumericExtreme {
+        best: Vec<Option<Numeric>>,
+        largest: bool,
+    },
     /// Everything else.
-    Untyped { accumulators: Vec<Box<dyn Accumulator>>, make: fn(&[Type]) -> Box<dyn Accumulator>, types: Vec<Type> },
+    Untyped {
+        accumulators: Vec<Box<dyn Accumulator>>,
+        make: fn(&[Type]) -> Box<dyn Accumulator>,
+        types: Vec<Type>,
+    },
 }
 
 /// An aggregate that is none: what the binder never makes.
@@ -51,10 +71,14 @@ impl State {
             ("count", [] | [_]) => Self::Count(Vec::new()),
             ("sum", [Type::Int2 | Type::Int4]) => Self::IntSum(Vec::new()),
             ("sum", [Type::Int8]) => Self::WideSum { sums: Vec::new(), average: false },
-            ("avg", [Type::Int2 | Type::Int4 | Type::Int8]) => Self::WideSum { sums: Vec::new(), average: true },
+            ("avg", [Type::Int2 | Type::Int4 | Type::Int8]) => {
+                Self::WideSum { sums: Vec::new(), average: true }
+            }
             ("sum", [Type::Float8]) => Self::FloatSum { sums: Vec::new(), average: false },
             ("avg", [Type::Float4 | Type::Float8]) => Self::FloatSum { sums: Vec::new(), average: true },
-            ("sum" | "avg", [Type::Numeric]) => Self::NumericSum { sums: Vec::new(), average: function.name == "avg" },
+            ("sum" | "avg", [Type::Numeric]) => {
+                Self::NumericSum { sums: Vec::new(), average: function.name == "avg" }
+            }
             ("min" | "max", [of]) if matches!(Data::new(*of, 0), Data::Int(_)) => {
                 Self::IntExtreme { best: Vec::new(), largest, ty }
             }
@@ -100,7 +124,12 @@ impl State {
     }
 
     /// Takes in rows: their arguments, none of them null for a strict aggregate, and the numbers of their groups.
-    pub(super) fn update(&mut self, context: &mut Context, arguments: &[&Column], numbers: &[u32]) -> Result<()> {
+    pub(super) fn update(
+        &mut self,
+        context: &mut Context,
+        arguments: &[&Column],
+        numbers: &[u32],
+    ) -> Result<()> {
         match self {
             Self::Count(counts) => numbers.iter().for_each(|number| counts[*number as usize] += 1),
             Self::IntSum(sums) => {

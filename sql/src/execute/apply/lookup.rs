@@ -7,18 +7,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use model::{
-    Error, Result, Type, Value,
-    key,
-    port::BoxFuture,
-    schema::IndexPart,
-};
+use model::{Error, Result, Type, Value, key, port::BoxFuture, schema::IndexPart};
 
 use crate::{
     batch::{Batch, stored::Decoder},
     execute::{
         Expressions, Operator, Runtime,
-        range::{parts_of, partitions},
+        range::{partitions, parts_of},
         scan::look_up,
     },
     expr::{Expr, Kind},
@@ -64,7 +59,11 @@ fn shape(right: &Plan) -> Option<(&plan::Scan, &[Vec<Expr>], Option<&[Expr]>)> {
 
 impl Lookup {
     /// If the right of an apply is one row by its key, the operator that looks up whole batches.
-    pub(super) fn find(apply: &plan::Apply, left: Box<dyn Operator>, runtime: &Runtime) -> Result<Self, Box<dyn Operator>> {
+    pub(super) fn find(
+        apply: &plan::Apply,
+        left: Box<dyn Operator>,
+        runtime: &Runtime,
+    ) -> Result<Self, Box<dyn Operator>> {
         let Some((scan, keys, project)) = shape(&apply.right) else { return Err(left) };
         let index = match &scan.access {
             Access::Keys { index, .. } => *index,
@@ -129,7 +128,8 @@ impl Lookup {
             });
         }
         let partition = partitions(&self.runtime, &self.scan.table, &Partitions::Default).await?;
-        let partition = partition.into_iter().next().ok_or_else(|| Error::internal("no default partition"))?;
+        let partition =
+            partition.into_iter().next().ok_or_else(|| Error::internal("no default partition"))?;
         let index = match &self.scan.access {
             Access::Keys { index, .. } | Access::Full { index } | Access::Range { index, .. } => *index,
         };
@@ -145,7 +145,8 @@ impl Lookup {
         let rows = self.decoder.decode(&partition, &stored)?;
         let (mut left_rows, mut right_rows) = (Vec::new(), Vec::new());
         for (row, key) in keys.iter().enumerate() {
-            let place = key.as_ref().and_then(|key| numbers.get(key)).and_then(|number| places[*number as usize]);
+            let place =
+                key.as_ref().and_then(|key| numbers.get(key)).and_then(|number| places[*number as usize]);
             if let Some(place) = place {
                 left_rows.push(row as u32);
                 right_rows.push(place);

@@ -11,9 +11,7 @@ use model::{Result, Type, Value, port::BoxFuture};
 
 use lookup::Lookup;
 
-use super::{
-    Expressions, Operator, Runtime, expressions::too_many_rows, open, types_of,
-};
+use super::{Expressions, Operator, Runtime, expressions::too_many_rows, open, types_of};
 use crate::{
     batch::{Batch, Column, concat},
     plan::{self, JoinKind, Plan},

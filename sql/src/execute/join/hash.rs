@@ -89,14 +89,19 @@ impl Source {
     async fn next(&mut self) -> Result<Option<Batch>> {
         match self {
             Self::Input(input) => input.next().await,
-            Self::File(file) => file.next(),
+            Self::File(file) => file.next_batch(),
             Self::Nothing => Ok(None),
         }
     }
 }
 
 impl HashJoin {
-    pub(super) fn new(join: &Join, left: Box<dyn Operator>, right: Box<dyn Operator>, runtime: &Runtime) -> Self {
+    pub(super) fn new(
+        join: &Join,
+        left: Box<dyn Operator>,
+        right: Box<dyn Operator>,
+        runtime: &Runtime,
+    ) -> Self {
         let shape = Shape::new(join);
         let (left_keys, right_keys): (Vec<Expr>, Vec<Expr>) = join.keys.iter().cloned().unzip();
         let key_types: Vec<Type> = right_keys.iter().map(|key| key.ty).collect();
@@ -186,9 +191,8 @@ impl HashJoin {
 
     /// Writes both sides into parts.
     async fn cut(&mut self, held: Vec<Batch>, mut right: Source) -> Result<()> {
-        let create = |types: &[Type]| {
-            (0..PARTS).map(|_| self.runtime.spill.create(types)).collect::<Result<Vec<_>>>()
-        };
+        let create =
+            |types: &[Type]| (0..PARTS).map(|_| self.runtime.spill.create(types)).collect::<Result<Vec<_>>>();
         let mut right_files = create(&self.shape.right_types)?;
         let mut left_files = create(&self.shape.left_types)?;
         for batch in held {
@@ -213,7 +217,11 @@ impl HashJoin {
         self.runtime.note(|node| node.spilled += spilled);
         for (left, right) in left_files.into_iter().zip(right_files) {
             if left.rows() > 0 || (right.rows() > 0 && self.keeps_right()) {
-                self.waiting.push(Part { depth: self.depth + 1, left: left.finish()?, right: right.finish()? });
+                self.waiting.push(Part {
+                    depth: self.depth + 1,
+                    left: left.finish()?,
+                    right: right.finish()?,
+                });
             }
         }
         Ok(())
@@ -272,8 +280,10 @@ impl HashJoin {
             if left_rows.is_empty() {
                 continue;
             }
-            let judged =
-                self.shape.judge(&self.runtime, &probe.batch, &left_rows, &self.build.rows, &right_rows).await?;
+            let judged = self
+                .shape
+                .judge(&self.runtime, &probe.batch, &left_rows, &self.build.rows, &right_rows)
+                .await?;
             let (left_rows, right_rows) = match judged {
                 None => (left_rows, right_rows),
                 Some(kept) => (
@@ -332,7 +342,8 @@ impl HashJoin {
             self.runtime.pace().await?;
             let possible = if null_key(row) { &all } else { &nulls };
             let lefts = vec![row; possible.len()];
-            let judged = self.shape.judge(&self.runtime, &probe.batch, &lefts, &self.build.rows, possible).await?;
+            let judged =
+                self.shape.judge(&self.runtime, &probe.batch, &lefts, &self.build.rows, possible).await?;
             if judged.is_none_or(|held| held.is_empty()) {
                 kept.push(row);
             }
@@ -349,7 +360,8 @@ impl HashJoin {
             return None;
         }
         self.leftovers = Some(to);
-        let rows: Vec<u32> = (from..to).filter(|row| !self.build.matched[*row]).map(|row| row as u32).collect();
+        let rows: Vec<u32> =
+            (from..to).filter(|row| !self.build.matched[*row]).map(|row| row as u32).collect();
         Some(self.shape.right_alone(&self.build.rows, &rows))
     }
 

@@ -79,7 +79,12 @@ impl Cursor {
 }
 
 impl Merge {
-    pub(super) fn new(join: &Join, left: Box<dyn Operator>, right: Box<dyn Operator>, runtime: &Runtime) -> Self {
+    pub(super) fn new(
+        join: &Join,
+        left: Box<dyn Operator>,
+        right: Box<dyn Operator>,
+        runtime: &Runtime,
+    ) -> Self {
         let shape = Shape::new(join);
         let (left_keys, right_keys): (Vec<Expr>, Vec<Expr>) = join.keys.iter().cloned().unzip();
         let right_keys = Expressions::new(&right_keys, shape.right_types.len());

@@ -22,12 +22,22 @@ use crate::{
 };
 
 /// Starts a hash join.
-pub(super) fn hash(join: &Join, left: Box<dyn Operator>, right: Box<dyn Operator>, runtime: &Runtime) -> Box<dyn Operator> {
+pub(super) fn hash(
+    join: &Join,
+    left: Box<dyn Operator>,
+    right: Box<dyn Operator>,
+    runtime: &Runtime,
+) -> Box<dyn Operator> {
     Box::new(hash::HashJoin::new(join, left, right, runtime))
 }
 
 /// Starts a nested loop; one with equalities is a hash join.
-pub(super) fn nested(join: &Join, left: Box<dyn Operator>, right: Box<dyn Operator>, runtime: &Runtime) -> Box<dyn Operator> {
+pub(super) fn nested(
+    join: &Join,
+    left: Box<dyn Operator>,
+    right: Box<dyn Operator>,
+    runtime: &Runtime,
+) -> Box<dyn Operator> {
     if !join.keys.is_empty() {
         return hash(join, left, right, runtime);
     }
@@ -35,7 +45,12 @@ pub(super) fn nested(join: &Join, left: Box<dyn Operator>, right: Box<dyn Operat
 }
 
 /// Starts a merge join; kinds that give rows of the right without a partner are hash joins.
-pub(super) fn merge(join: &Join, left: Box<dyn Operator>, right: Box<dyn Operator>, runtime: &Runtime) -> Box<dyn Operator> {
+pub(super) fn merge(
+    join: &Join,
+    left: Box<dyn Operator>,
+    right: Box<dyn Operator>,
+    runtime: &Runtime,
+) -> Box<dyn Operator> {
     match join.kind {
         JoinKind::Right | JoinKind::Full | JoinKind::NullAwareAnti => hash(join, left, right, runtime),
         JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::Single => {

@@ -42,7 +42,12 @@ struct Current {
 }
 
 impl Nested {
-    pub(super) fn new(join: &Join, left: Box<dyn Operator>, right: Box<dyn Operator>, runtime: &Runtime) -> Self {
+    pub(super) fn new(
+        join: &Join,
+        left: Box<dyn Operator>,
+        right: Box<dyn Operator>,
+        runtime: &Runtime,
+    ) -> Self {
         Self {
             runtime: runtime.clone(),
             shape: Shape::new(join),
@@ -93,7 +98,8 @@ impl Nested {
         } else if !self.held.is_empty() {
             // Fewer, larger batches make longer loops.
             let whole = concat(&self.held, &self.shape.right_types);
-            self.held = (0..whole.len()).step_by(ROWS).map(|from| whole.slice(from, ROWS).compact()).collect();
+            self.held =
+                (0..whole.len()).step_by(ROWS).map(|from| whole.slice(from, ROWS).compact()).collect();
         }
         if self.keeps_right() {
             self.right_matched = vec![false; rows];
@@ -108,7 +114,7 @@ impl Nested {
                 if number == 0 {
                     file.rewind()?;
                 }
-                file.next()
+                file.next_batch()
             }
         }
     }
@@ -218,8 +224,14 @@ impl Operator for Nested {
                     Some(batch) => {
                         let left = batch.compact();
                         let matches = Matches::new(left.len(), self.shape.kind);
-                        self.current =
-                            Some(Current { left, right: None, right_number: 0, right_base: 0, row: 0, matches });
+                        self.current = Some(Current {
+                            left,
+                            right: None,
+                            right_number: 0,
+                            right_base: 0,
+                            row: 0,
+                            matches,
+                        });
                     }
                     None if self.keeps_right() => self.leftovers = Some((0, 0)),
                     None => self.done = true,

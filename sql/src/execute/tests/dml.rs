@@ -15,8 +15,8 @@ use crate::{
     },
     expr::Expr,
     plan::{
-        Access, ConflictAction, Delete, Insert, Merge, MergeAction, MergeClause, Node, OnConflict, Partitions, Plan, RowRules,
-        Scan, ScanColumn, Target, Update,
+        Access, ConflictAction, Delete, Insert, Merge, MergeAction, MergeClause, Node, OnConflict,
+        Partitions, Plan, RowRules, Scan, ScanColumn, Target, Update,
     },
     txn::Overlay,
 };
@@ -24,8 +24,11 @@ use crate::{
 const TYPES: [Type; 3] = [Type::Int4, Type::Int4, Type::Text];
 
 fn accounts() -> Table {
-    let mut table =
-        table(100, "accounts", &[("id", Type::Int4, true), ("balance", Type::Int4, true), ("email", Type::Text, false)]);
+    let mut table = table(
+        100,
+        "accounts",
+        &[("id", Type::Int4, true), ("balance", Type::Int4, true), ("email", Type::Text, false)],
+    );
     table.indexes.push(index(110, "accounts_email", 3, true));
     table
 }
@@ -154,7 +157,10 @@ fn null_and_checks_are_refused_with_the_failing_row() {
     let row = vec![Value::Int4(1), Value::Null, Value::text("a")];
     let error = insert(&memory, &[row], false).expect_err("null");
     assert_eq!(error.code(), Code::NotNullViolation);
-    assert_eq!(error.message(), "null value in column \"balance\" of relation \"accounts\" violates not-null constraint");
+    assert_eq!(
+        error.message(),
+        "null value in column \"balance\" of relation \"accounts\" violates not-null constraint"
+    );
     assert_eq!(error.detail(), Some("Failing row contains (1, null, a)."));
     assert_eq!(error.object().column.as_deref(), Some("balance"));
     let mut node = insert_node(&memory, 100, &TYPES, &[account(1, -5, "a")]);
@@ -179,7 +185,8 @@ fn on_conflict_leaves_out_or_changes() {
     for explicit in BOTH {
         let memory = Memory::new(vec![accounts()]);
         insert(&memory, &[account(1, 10, "a")], explicit).expect("a new row");
-        let mut node = insert_node(&memory, 100, &TYPES, &[account(1, 1, "x"), account(2, 2, "b"), account(2, 3, "c")]);
+        let mut node =
+            insert_node(&memory, 100, &TYPES, &[account(1, 1, "x"), account(2, 2, "b"), account(2, 3, "c")]);
         node.on_conflict = Some(OnConflict { indexes: Vec::new(), action: ConflictAction::Nothing });
         let (affected, _) = run(&memory, Node::Insert(node), &[], explicit).expect("left out");
         assert_eq!(affected, 1);
@@ -213,9 +220,11 @@ fn updated_rows_keep_what_is_not_assigned() {
     for explicit in BOTH {
         let memory = Memory::new(vec![accounts()]);
         insert(&memory, &[account(1, 10, "a"), account(2, 20, "b")], explicit).expect("new rows");
-        let mut node = update(&memory, vec![(2, plus(1, 1))], Some(operator("=", column(0, Type::Int4), int(2))));
+        let mut node =
+            update(&memory, vec![(2, plus(1, 1))], Some(operator("=", column(0, Type::Int4), int(2))));
         node.returning = Some(vec![column(0, Type::Int4), column(1, Type::Int4)]);
-        let (affected, rows) = run(&memory, Node::Update(node), &[Type::Int4; 2], explicit).expect("a change");
+        let (affected, rows) =
+            run(&memory, Node::Update(node), &[Type::Int4; 2], explicit).expect("a change");
         assert_eq!((affected, rows), (1, vec![vec![Value::Int4(2), Value::Int4(21)]]));
         assert_eq!(memory.rows(100), [account(1, 10, "a"), account(2, 21, "b")]);
     }
@@ -225,8 +234,11 @@ fn updated_rows_keep_what_is_not_assigned() {
 fn keys_may_wander_between_rows_of_one_update() {
     for explicit in BOTH {
         let memory = Memory::new(vec![accounts()]);
-        insert(&memory, &[account(1, 10, "a"), account(2, 20, "b"), account(3, 30, "c")], explicit).expect("new rows");
-        let (affected, _) = run(&memory, Node::Update(update(&memory, vec![(1, plus(0, 1))], None)), &[], explicit).expect("moved");
+        insert(&memory, &[account(1, 10, "a"), account(2, 20, "b"), account(3, 30, "c")], explicit)
+            .expect("new rows");
+        let (affected, _) =
+            run(&memory, Node::Update(update(&memory, vec![(1, plus(0, 1))], None)), &[], explicit)
+                .expect("moved");
         assert_eq!(affected, 3);
         assert_eq!(memory.rows(100), [account(2, 10, "a"), account(3, 20, "b"), account(4, 30, "c")]);
         let first = operator("=", column(0, Type::Int4), int(2));
@@ -249,7 +261,13 @@ fn deleted_rows_go_and_a_row_found_twice_goes_once() {
             Node::SetOperation { kind: crate::plan::SetKind::Union, all: true, left: scan, right: again },
             &types,
         );
-        let node = Delete { table: memory.table(100), source: Box::new(doubled), target, condition: None, returning: None };
+        let node = Delete {
+            table: memory.table(100),
+            source: Box::new(doubled),
+            target,
+            condition: None,
+            returning: None,
+        };
         assert_eq!(run(&memory, Node::Delete(node), &[], explicit).expect("one row").0, 1);
         assert!(memory.rows(100).is_empty());
     }
@@ -302,7 +320,10 @@ fn a_parent_with_children_stays_or_takes_them_along() {
         let memory = with_orders(Referential::NoAction);
         let node = update(&memory, vec![(1, int(5))], first());
         run(&memory, Node::Update(node), &[], explicit).expect("cascades");
-        assert_eq!(memory.rows(200), [order(1, Some(5)), order(2, Some(2)), order(3, None), order(4, Some(5))]);
+        assert_eq!(
+            memory.rows(200),
+            [order(1, Some(5)), order(2, Some(2)), order(3, None), order(4, Some(5))]
+        );
     }
 }
 
@@ -312,7 +333,8 @@ fn copy_puts_rows_in_and_names_the_line_that_is_wrong() {
     let columns: Vec<ColumnNumber> = (1..=3).map(ColumnNumber).collect();
     let load = |chunks: &[&str]| -> Result<u64> {
         let runtime = runtime_over(&memory, PLENTY, false, Overlay::default());
-        let options = Options { format: Format::Csv, delimiter: b',', null: String::new(), ..Options::default() };
+        let options =
+            Options { format: Format::Csv, delimiter: b',', null: String::new(), ..Options::default() };
         let mut copy = CopyFrom::new(&memory.table(100), &columns, &options, &runtime)?;
         wait(async {
             for chunk in chunks {
@@ -333,9 +355,15 @@ fn copy_puts_rows_in_and_names_the_line_that_is_wrong() {
         context(&["3,1,x\n4,oops,y\n"]),
         (Code::InvalidTextRepresentation, Some("COPY accounts, line 2, column balance: \"oops\"".to_owned()))
     );
-    assert_eq!(context(&["5,1\n"]), (Code::BadCopyFileFormat, Some("COPY accounts, line 1: \"5,1\"".to_owned())));
+    assert_eq!(
+        context(&["5,1\n"]),
+        (Code::BadCopyFileFormat, Some("COPY accounts, line 1: \"5,1\"".to_owned()))
+    );
     assert_eq!(context(&["6,1,a,b\n"]).0, Code::BadCopyFileFormat);
-    assert_eq!(context(&["7,1,q\n8,,r\n"]), (Code::NotNullViolation, Some("COPY accounts, line 2: \"8,,r\"".to_owned())));
+    assert_eq!(
+        context(&["7,1,q\n8,,r\n"]),
+        (Code::NotNullViolation, Some("COPY accounts, line 2: \"8,,r\"".to_owned()))
+    );
     assert_eq!(memory.rows(100).len(), 2, "nothing of a failed COPY stays");
 }
 
@@ -343,10 +371,12 @@ fn copy_puts_rows_in_and_names_the_line_that_is_wrong() {
 fn merge_does_the_first_clause_that_fits() {
     for explicit in BOTH {
         let memory = Memory::new(vec![accounts()]);
-        insert(&memory, &[account(1, 10, "a"), account(2, 20, "b"), account(3, 30, "c")], explicit).expect("new rows");
+        insert(&memory, &[account(1, 10, "a"), account(2, 20, "b"), account(3, 30, "c")], explicit)
+            .expect("new rows");
         // Data (id, amount) joined to accounts: 1 is changed, 2 removed, 4 added, 5 left alone.
-        let data: Vec<Row> =
-            [(1, 5), (2, 0), (4, 7), (5, -1)].map(|(id, amount)| vec![Value::Int4(id), Value::Int4(amount)]).to_vec();
+        let data: Vec<Row> = [(1, 5), (2, 0), (4, 7), (5, -1)]
+            .map(|(id, amount)| vec![Value::Int4(id), Value::Int4(amount)])
+            .to_vec();
         let (target_scan, _) = source(&memory, 100, &TYPES, None);
         let data_types = [Type::Int4; 2];
         let types = [&data_types[..], &TYPES, &[Type::Bytea; 3]].concat();
@@ -370,7 +400,10 @@ fn merge_does_the_first_clause_that_fits() {
                 clause(
                     true,
                     None,
-                    MergeAction::Update(vec![(ColumnNumber(2), operator("+", column(1, Type::Int4), amount.clone()))]),
+                    MergeAction::Update(vec![(
+                        ColumnNumber(2),
+                        operator("+", column(1, Type::Int4), amount.clone()),
+                    )]),
                 ),
                 clause(
                     false,

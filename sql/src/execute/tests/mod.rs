@@ -82,7 +82,9 @@ fn function(name: &str, types: &[Type]) -> &'static functions::Function {
     functions::find_functions(name)
         .iter()
         .find(|function| {
-            let accepts = |(at, ty): (&Accepts, &Type)| matches!(at, Accepts::Exact(at) if at == ty) || !matches!(at, Accepts::Exact(_));
+            let accepts = |(at, ty): (&Accepts, &Type)| {
+                matches!(at, Accepts::Exact(at) if at == ty) || !matches!(at, Accepts::Exact(_))
+            };
             function.parameters.len() == types.len() && function.parameters.iter().zip(types).all(accepts)
         })
         .expect("a function of these types")

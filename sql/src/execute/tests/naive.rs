@@ -45,7 +45,8 @@ pub(super) fn join(
     holds: impl Fn(&Row, &Row) -> bool,
 ) -> Option<Vec<Row>> {
     let pair = |left: &Row, right: &Row| -> Row { left.iter().chain(right).cloned().collect() };
-    let equal = |left: &Row, right: &Row| !left[0].is_null() && !right[0].is_null() && left[0].eq_sql(&right[0]);
+    let equal =
+        |left: &Row, right: &Row| !left[0].is_null() && !right[0].is_null() && left[0].eq_sql(&right[0]);
     let possible = |left: &Row, right: &Row| left[0].is_null() || right[0].is_null() || equal(left, right);
     let matches = |left: &Row, right: &Row| equal(left, right) && holds(left, right);
     let mut given = Vec::new();

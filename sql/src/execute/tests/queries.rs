@@ -10,7 +10,9 @@ use super::{
 };
 use crate::{
     execute::{
-        Expressions, distinct, filter, fixture::{PLENTY, rows_of, runtime, wait}, limit, open,
+        Expressions, distinct, filter,
+        fixture::{PLENTY, rows_of, runtime, wait},
+        limit, open,
     },
     expr::{Expr, Kind, Query, Subquery, SubqueryKind},
     functions::{self, Volatility},
@@ -29,8 +31,11 @@ fn subquery(kind: SubqueryKind, plan: Box<Plan>, outer: Vec<Expr>, ty: Type) -> 
 /// `column [NOT] IN (these)`.
 fn in_these(these: &[Option<i32>], negated: bool) -> Expr {
     let symbol = if negated { "<>" } else { "=" };
-    let Kind::Operator(operator, _) = operator(symbol, int(1), int(1)).kind else { unreachable!("an operator") };
-    let kind = SubqueryKind::Compare { left: vec![column(0, Type::Int4)], operators: vec![operator], all: negated };
+    let Kind::Operator(operator, _) = operator(symbol, int(1), int(1)).kind else {
+        unreachable!("an operator")
+    };
+    let kind =
+        SubqueryKind::Compare { left: vec![column(0, Type::Int4)], operators: vec![operator], all: negated };
     subquery(kind, values(&[Type::Int4], &numbers(these)), Vec::new(), Type::Bool)
 }
 
@@ -64,7 +69,11 @@ fn in_and_not_in_know_three_truths() {
 fn a_scalar_subquery_gives_its_only_value() {
     let scalar = |rows: &[Option<i32>]| {
         let query = values(&[Type::Int4], &numbers(rows));
-        evaluate(subquery(SubqueryKind::Scalar, query, Vec::new(), Type::Int4), &[Type::Int4], &numbers(&[Some(0)]))
+        evaluate(
+            subquery(SubqueryKind::Scalar, query, Vec::new(), Type::Int4),
+            &[Type::Int4],
+            &numbers(&[Some(0)]),
+        )
     };
     assert_eq!(scalar(&[Some(5)]).expect("one row"), [Value::Int4(5)]);
     assert_eq!(scalar(&[]).expect("no row"), [Value::Null]);
@@ -83,22 +92,27 @@ fn matching() -> Box<Plan> {
 fn a_correlated_subquery_sees_its_row() {
     let rows = numbers(&[Some(1), Some(2), Some(3), None, Some(1)]);
     let outer = || vec![column(0, Type::Int4)];
-    let exists = evaluate(subquery(SubqueryKind::Exists, matching(), outer(), Type::Bool), &[Type::Int4], &rows);
+    let exists =
+        evaluate(subquery(SubqueryKind::Exists, matching(), outer(), Type::Bool), &[Type::Int4], &rows);
     let expected = [true, true, false, false, true].map(Value::Bool);
     assert_eq!(exists.expect("values"), expected);
     let ty = Type::Array(model::types::Scalar::Int4);
-    let arrays = evaluate(subquery(SubqueryKind::Array, matching(), outer(), ty), &[Type::Int4], &rows).expect("values");
+    let arrays = evaluate(subquery(SubqueryKind::Array, matching(), outer(), ty), &[Type::Int4], &rows)
+        .expect("values");
     let counts: Vec<usize> = arrays.iter().map(|array| array.as_array().expect("an array").len()).collect();
     assert_eq!(counts, [1, 2, 0, 0, 1]);
-    let scalar = evaluate(subquery(SubqueryKind::Scalar, matching(), outer(), Type::Int4), &[Type::Int4], &rows);
+    let scalar =
+        evaluate(subquery(SubqueryKind::Scalar, matching(), outer(), Type::Int4), &[Type::Int4], &rows);
     assert_eq!(scalar.expect_err("two rows for 2").code(), Code::CardinalityViolation);
 }
 
 #[test]
 fn a_filter_with_a_subquery_keeps_what_holds() {
     let rows = numbers(&[Some(1), Some(2), None, Some(7)]);
-    let condition = Expr::and([in_these(&[Some(1), Some(7)], false), operator("<", column(0, Type::Int4), int(5))]);
-    let filter = filter::Filter::new(given(&[Type::Int4], &rows), &condition.expect("two parts"), 1, &runtime(PLENTY));
+    let condition =
+        Expr::and([in_these(&[Some(1), Some(7)], false), operator("<", column(0, Type::Int4), int(5))]);
+    let filter =
+        filter::Filter::new(given(&[Type::Int4], &rows), &condition.expect("two parts"), 1, &runtime(PLENTY));
     assert_eq!(rows_of(Box::new(filter)).expect("rows"), numbers(&[Some(1)]));
 }
 
@@ -180,7 +194,8 @@ fn sets_side_by_side_are_filled_with_nulls() {
             series(operator("-", int(3), column(0, Type::Int4))),
         ],
     };
-    let rows = rows_of(open(&plan(project, &[Type::Int4; 3]), &runtime(PLENTY)).expect("a plan")).expect("rows");
+    let rows =
+        rows_of(open(&plan(project, &[Type::Int4; 3]), &runtime(PLENTY)).expect("a plan")).expect("rows");
     let row = |a: i32, b: Option<i32>, c: Option<i32>| {
         vec![Value::Int4(a), b.map_or(Value::Null, Value::Int4), c.map_or(Value::Null, Value::Int4)]
     };
@@ -194,11 +209,15 @@ fn sets_side_by_side_are_filled_with_nulls() {
     assert_eq!(rows, expected);
     let scan = FunctionScan { calls: vec![series(int(2)), SetExpr::Scalar(int(9))], ordinality: true };
     let types = [Type::Int4, Type::Int4, Type::Int8];
-    let rows = rows_of(open(&plan(Node::FunctionScan(scan), &types), &runtime(PLENTY)).expect("a plan")).expect("rows");
-    assert_eq!(rows, [
-        vec![Value::Int4(1), Value::Int4(9), Value::Int8(1)],
-        vec![Value::Int4(2), Value::Null, Value::Int8(2)],
-    ]);
+    let rows = rows_of(open(&plan(Node::FunctionScan(scan), &types), &runtime(PLENTY)).expect("a plan"))
+        .expect("rows");
+    assert_eq!(
+        rows,
+        [
+            vec![Value::Int4(1), Value::Int4(9), Value::Int8(1)],
+            vec![Value::Int4(2), Value::Null, Value::Int8(2)],
+        ]
+    );
 }
 
 #[test]
@@ -208,8 +227,14 @@ fn limits_count_and_ties_go_along() {
     let take = |limit: Expr, offset: Expr, ties: bool| {
         let keys = [key(0, Type::Int4, false, false)];
         let ties = ties.then_some(keys.as_slice());
-        let operator =
-            limit::Limit::new(given(&[Type::Int4], &rows), Some(&limit), Some(&offset), ties, 1, &runtime(PLENTY));
+        let operator = limit::Limit::new(
+            given(&[Type::Int4], &rows),
+            Some(&limit),
+            Some(&offset),
+            ties,
+            1,
+            &runtime(PLENTY),
+        );
         rows_of(Box::new(operator))
     };
     assert_eq!(take(count(2), count(1), false).expect("rows"), numbers(&[1, 2].map(Some)));
@@ -217,7 +242,10 @@ fn limits_count_and_ties_go_along() {
     assert_eq!(take(Expr::null(Type::Int8), count(5), false).expect("rows"), numbers(&[3, 4].map(Some)));
     assert!(take(count(0), count(0), false).expect("rows").is_empty());
     let refused = take(count(-1), count(0), false).expect_err("negative");
-    assert_eq!((refused.code(), refused.message()), (Code::InvalidRowCountInLimitClause, "LIMIT must not be negative"));
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (Code::InvalidRowCountInLimitClause, "LIMIT must not be negative")
+    );
     let keys = [column(0, Type::Int4)];
     let first = distinct::DistinctOn::new(given(&[Type::Int4], &rows), &keys, 1, &runtime(PLENTY));
     assert_eq!(rows_of(Box::new(first)).expect("rows"), numbers(&[1, 2, 3, 4].map(Some)));

@@ -7,13 +7,11 @@ use super::{
     operator, plan, runtimes, shape,
 };
 use crate::{
-    execute::{
-        Runtime, aggregate, distinct, fixture::rows_of, join, set_operation, sort, types_of, window,
-    },
+    execute::{Runtime, aggregate, distinct, fixture::rows_of, join, set_operation, sort, types_of, window},
     expr::{Expr, SortKey},
     plan::{
-        Aggregate, AggregateCall, Bound, Exclude, Frame, FrameUnit, Join, JoinKind, Node, SetKind, Strategy as How,
-        Window, WindowCall,
+        Aggregate, AggregateCall, Bound, Exclude, Frame, FrameUnit, Join, JoinKind, Node, SetKind,
+        Strategy as How, Window, WindowCall,
     },
 };
 
@@ -309,7 +307,8 @@ fn a_cancelled_statement_stops_at_the_next_batch() {
     let runtime = super::super::fixture::runtime(super::super::fixture::PLENTY);
     runtime.cancel.cancel(super::super::Reason::Request);
     let rows = vec![vec![Value::Int4(1), Value::Int4(1), Value::text("x")]];
-    let sort = sort::Sort::new(given(&TYPES, &rows), &[key(0, Type::Int4, false, false)], TYPES.to_vec(), &runtime);
+    let sort =
+        sort::Sort::new(given(&TYPES, &rows), &[key(0, Type::Int4, false, false)], TYPES.to_vec(), &runtime);
     assert_eq!(rows_of(Box::new(sort)).expect_err("cancelled").code(), Code::QueryCanceled);
 }
 

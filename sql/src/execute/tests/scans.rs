@@ -14,8 +14,8 @@ use crate::{
     },
     expr::Expr,
     plan::{
-        Access, Apply, Insert, JoinKind, KeyRange, Keys, LockRows, LockWait, Node, Partitions, Plan, RowLock, Scan, ScanColumn,
-        Target,
+        Access, Apply, Insert, JoinKind, KeyRange, Keys, LockRows, LockWait, Node, Partitions, Plan, RowLock,
+        Scan, ScanColumn, Target,
     },
     txn::Overlay,
 };
@@ -23,7 +23,11 @@ use crate::{
 const TYPES: [Type; 3] = [Type::Int4, Type::Int4, Type::Text];
 
 fn items() -> Table {
-    let mut table = table(100, "items", &[("id", Type::Int4, true), ("size", Type::Int4, false), ("name", Type::Text, false)]);
+    let mut table = table(
+        100,
+        "items",
+        &[("id", Type::Int4, true), ("size", Type::Int4, false), ("name", Type::Text, false)],
+    );
     table.indexes.push(index(110, "items_size", 2, false));
     table
 }
@@ -33,7 +37,8 @@ fn row(id: i32, size: Option<i32>, name: &str) -> Row {
 }
 
 pub(super) fn values(types: &[Type], rows: &[Row]) -> Box<Plan> {
-    let exprs = |row: &Row| row.iter().zip(types).map(|(value, ty)| Expr::constant(value.clone(), *ty)).collect();
+    let exprs =
+        |row: &Row| row.iter().zip(types).map(|(value, ty)| Expr::constant(value.clone(), *ty)).collect();
     Box::new(plan(Node::Values(rows.iter().map(exprs).collect()), types))
 }
 
@@ -75,9 +80,16 @@ fn scan(memory: &Memory, access: Access, reverse: bool, filter: Option<Expr>) ->
 }
 
 /// Ids of what a scan gives, with the transaction's own rows.
-fn ids(memory: &Arc<Memory>, overlay: &Overlay, access: Access, reverse: bool, filter: Option<Expr>) -> Vec<i64> {
+fn ids(
+    memory: &Arc<Memory>,
+    overlay: &Overlay,
+    access: Access,
+    reverse: bool,
+    filter: Option<Expr>,
+) -> Vec<i64> {
     let runtime = runtime_over(memory, PLENTY, true, overlay.clone());
-    let rows = rows_of(open(&scan(memory, access, reverse, filter), &runtime).expect("a plan")).expect("rows");
+    let rows =
+        rows_of(open(&scan(memory, access, reverse, filter), &runtime).expect("a plan")).expect("rows");
     rows.iter().map(|row| row[0].as_i64().expect("an id")).collect()
 }
 
@@ -95,12 +107,16 @@ fn a_full_scan_goes_over_pages_both_ways() {
 fn a_range_begins_and_ends_where_it_says() {
     let memory = filled();
     let none = Overlay::default();
-    let range = |lower, upper| Access::Range {
-        index: None,
-        range: KeyRange { lower, upper, ..KeyRange::default() },
-    };
-    assert_eq!(ids(&memory, &none, range(Some((int(3), true)), Some((int(6), false))), false, None), [3, 4, 5]);
-    assert_eq!(ids(&memory, &none, range(Some((int(3), false)), Some((int(6), true))), true, None), [6, 5, 4]);
+    let range =
+        |lower, upper| Access::Range { index: None, range: KeyRange { lower, upper, ..KeyRange::default() } };
+    assert_eq!(
+        ids(&memory, &none, range(Some((int(3), true)), Some((int(6), false))), false, None),
+        [3, 4, 5]
+    );
+    assert_eq!(
+        ids(&memory, &none, range(Some((int(3), false)), Some((int(6), true))), true, None),
+        [6, 5, 4]
+    );
     assert_eq!(ids(&memory, &none, range(Some((int(17), true)), None), false, None), [17, 18, 19]);
     let null = Expr::null(Type::Int4);
     assert!(ids(&memory, &none, range(Some((null, true)), None), false, None).is_empty());
@@ -114,7 +130,10 @@ fn an_index_is_read_in_its_order_with_nulls_apart() {
     let of = |prefix: Vec<Expr>, null, lower| KeyRange { prefix, null, lower, upper: None };
     assert_eq!(ids(&memory, &none, by_size(of(vec![int(1)], None, None)), false, None), [1, 6, 11, 16]);
     assert_eq!(ids(&memory, &none, by_size(of(vec![], Some(true), None)), false, None), [3, 10, 17]);
-    assert_eq!(ids(&memory, &none, by_size(of(vec![], None, Some((int(4), true)))), false, None), [4, 9, 14, 19]);
+    assert_eq!(
+        ids(&memory, &none, by_size(of(vec![], None, Some((int(4), true)))), false, None),
+        [4, 9, 14, 19]
+    );
     assert_eq!(ids(&memory, &none, by_size(of(vec![], Some(false), None)), false, None).len(), 17);
 }
 
@@ -122,8 +141,14 @@ fn an_index_is_read_in_its_order_with_nulls_apart() {
 fn keys_are_read_once_each_and_null_finds_nothing() {
     let memory = filled();
     let none = Overlay::default();
-    let keys = |list: Vec<Expr>| Access::Keys { index: None, keys: Keys::List(list.into_iter().map(|key| vec![key]).collect()) };
-    assert_eq!(ids(&memory, &none, keys(vec![int(7), int(2), int(7), int(99), Expr::null(Type::Int4)]), false, None), [2, 7]);
+    let keys = |list: Vec<Expr>| Access::Keys {
+        index: None,
+        keys: Keys::List(list.into_iter().map(|key| vec![key]).collect()),
+    };
+    assert_eq!(
+        ids(&memory, &none, keys(vec![int(7), int(2), int(7), int(99), Expr::null(Type::Int4)]), false, None),
+        [2, 7]
+    );
 }
 
 #[test]
@@ -131,9 +156,11 @@ fn a_transaction_reads_its_own_writes_by_every_access() {
     let memory = filled();
     // Row 1 gets another size, row 6 goes, rows 30 and -1 come.
     let mut overlay = inserted(&memory, 100, &TYPES, &[row(30, Some(1), "new"), row(-1, Some(1), "new")]);
-    let changed = inserted(&Memory::new(vec![items()]), 100, &TYPES, &[row(1, Some(4), "new"), row(6, None, "new")]);
+    let changed =
+        inserted(&Memory::new(vec![items()]), 100, &TYPES, &[row(1, Some(4), "new"), row(6, None, "new")]);
     for (place, key, entry) in changed.into_parts().1 {
-        let gone = super::super::whole_row(&memory.table(100), entry.row.as_ref().expect("a row")).expect("a row")[0]
+        let gone = super::super::whole_row(&memory.table(100), entry.row.as_ref().expect("a row"))
+            .expect("a row")[0]
             == Value::Int4(6);
         overlay.write(&place.0, place.1, key, crate::txn::Base::Any, entry.row.filter(|_| !gone));
     }
@@ -148,10 +175,12 @@ fn a_transaction_reads_its_own_writes_by_every_access() {
     };
     assert_eq!(ids(&memory, &overlay, size(1), false, None), [-1, 11, 16, 30]);
     assert_eq!(ids(&memory, &overlay, size(4), true, None), [19, 14, 9, 4, 1]);
-    let keys = Access::Keys { index: None, keys: Keys::List(vec![vec![int(6)], vec![int(30)], vec![int(1)]]) };
+    let keys =
+        Access::Keys { index: None, keys: Keys::List(vec![vec![int(6)], vec![int(30)], vec![int(1)]]) };
     assert_eq!(ids(&memory, &overlay, keys, false, None), [1, 30]);
     let runtime = runtime_over(&memory, PLENTY, true, overlay);
-    let count = plan(Node::CountRows { table: memory.table(100), partitions: Partitions::Default }, &[Type::Int8]);
+    let count =
+        plan(Node::CountRows { table: memory.table(100), partitions: Partitions::Default }, &[Type::Int8]);
     assert_eq!(rows_of(open(&count, &runtime).expect("a plan")).expect("a count"), [vec![Value::Int8(21)]]);
 }
 
@@ -185,7 +214,10 @@ fn rows_looked_up_by_key_for_a_batch_are_those_of_one_run_per_row() {
     let filter = || operator("<", column(1, Type::Int4), outer.clone());
     let by_key = |as_range: bool| {
         let access = if as_range {
-            Access::Range { index: None, range: KeyRange { prefix: vec![outer.clone()], ..KeyRange::default() } }
+            Access::Range {
+                index: None,
+                range: KeyRange { prefix: vec![outer.clone()], ..KeyRange::default() },
+            }
         } else {
             Access::Keys { index: None, keys: Keys::List(vec![vec![outer.clone()]]) }
         };
@@ -212,7 +244,12 @@ fn rows_looked_up_by_key_for_a_batch_are_those_of_one_run_per_row() {
 #[test]
 fn a_measured_statement_tells_rows_read_and_removed() {
     let memory = filled();
-    let mut scan = scan(&memory, Access::Full { index: None }, false, Some(operator("<", column(0, Type::Int4), int(3))));
+    let mut scan = scan(
+        &memory,
+        Access::Full { index: None },
+        false,
+        Some(operator("<", column(0, Type::Int4), int(3))),
+    );
     scan.id = 7;
     let runtime = runtime_over(&memory, PLENTY, false, Overlay::default()).with_statistics();
     rows_of(open(&scan, &runtime).expect("a plan")).expect("rows");
@@ -244,7 +281,8 @@ fn locked_rows_are_given_one_by_one_as_they_are_now() {
     };
     let runtime = runtime_over(&memory, PLENTY, true, Overlay::default());
     let mut operator = open(&plan(Node::LockRows(lock), &types), &runtime).expect("a plan");
-    let other = inserted(&Memory::new(vec![items()]), 100, &TYPES, &[row(1, Some(4), "new"), row(2, Some(9), "new")]);
+    let other =
+        inserted(&Memory::new(vec![items()]), 100, &TYPES, &[row(1, Some(4), "new"), row(2, Some(9), "new")]);
     wait(async {
         let first = operator.next().await.expect("a row").expect("20 rows");
         assert_eq!(first.rows()[0][..3], row(0, Some(0), "stored"));
@@ -270,7 +308,8 @@ fn a_long_scan_is_cut_in_two_and_misses_nothing() {
         _ => unreachable!("it was made a scan"),
     };
     whole.ordered = false;
-    let overlay = inserted(&memory, 100, &TYPES, &[row(-5, None, "new"), row(14, None, "new"), row(99, None, "new")]);
+    let overlay =
+        inserted(&memory, 100, &TYPES, &[row(-5, None, "new"), row(14, None, "new"), row(99, None, "new")]);
     let runtime = runtime_over(&memory, PLENTY, true, overlay);
     let rows = rows_of(open(&plan(Node::Scan(whole), &TYPES), &runtime).expect("a plan")).expect("rows");
     let mut ids: Vec<i64> = rows.iter().map(|row| row[0].as_i64().expect("an id")).collect();

@@ -44,9 +44,16 @@ impl Frames {
         let end = distance(runtime, &frame.end, frame.unit, "ending").await?;
         let peers = peers_of(groups);
         let ends = group_ranges(groups);
-        let mut frames = Self { bounds: Vec::with_capacity(groups.len()), peers, groups: groups.to_vec(), exclude: frame.exclude };
+        let mut frames = Self {
+            bounds: Vec::with_capacity(groups.len()),
+            peers,
+            groups: groups.to_vec(),
+            exclude: frame.exclude,
+        };
         let values = match (&start, &end) {
-            (Distance::Values(..), _) | (_, Distance::Values(..)) => Some(ValueRange::new(runtime, order, keys)?),
+            (Distance::Values(..), _) | (_, Distance::Values(..)) => {
+                Some(ValueRange::new(runtime, order, keys)?)
+            }
             _ => None,
         };
         for row in 0..groups.len() {
@@ -124,7 +131,11 @@ impl Frames {
             (Distance::Last, _) => count as u32,
             (Distance::Current, FrameUnit::Rows) => row as u32 + u32::from(!start),
             (Distance::Current, FrameUnit::Range | FrameUnit::Groups) => {
-                if start { self.peers[row].0 } else { self.peers[row].1 }
+                if start {
+                    self.peers[row].0
+                } else {
+                    self.peers[row].1
+                }
             }
             (Distance::Rows(offset), FrameUnit::Groups) => {
                 let group = i64::from(self.groups[row]).saturating_add(*offset);
@@ -132,7 +143,13 @@ impl Frames {
                     Err(_) => 0,
                     Ok(group) => match ends.get(group) {
                         None => count as u32,
-                        Some((from, to)) => if start { *from } else { *to },
+                        Some((from, to)) => {
+                            if start {
+                                *from
+                            } else {
+                                *to
+                            }
+                        }
                     },
                 }
             }
@@ -181,7 +198,9 @@ async fn distance(runtime: &Runtime, bound: &Bound, unit: FrameUnit, which: &str
     }
     match value.as_i64() {
         Some(offset) if offset >= 0 => Ok(Distance::Rows(if after { offset } else { -offset })),
-        _ => Err(Error::new(Code::InvalidParameterValue, format!("frame {which} offset must not be negative"))),
+        _ => {
+            Err(Error::new(Code::InvalidParameterValue, format!("frame {which} offset must not be negative")))
+        }
     }
 }
 
@@ -204,7 +223,14 @@ impl<'a> ValueRange<'a> {
     }
 
     /// The first row at or behind the row's value moved by the offset, or the end of those.
-    fn bound(&self, row: usize, offset: &Value, after: bool, start: bool, peers: &[(u32, u32)]) -> Result<u32> {
+    fn bound(
+        &self,
+        row: usize,
+        offset: &Value,
+        after: bool,
+        start: bool,
+        peers: &[(u32, u32)],
+    ) -> Result<u32> {
         // Null is as far from null as a row from its peers, and infinitely far from all others.
         if self.column.is_null(row) {
             return Ok(if start { peers[row].0 } else { peers[row].1 });
@@ -239,6 +265,7 @@ impl<'a> ValueRange<'a> {
 
 fn find(symbol: &str, left: Type, right: Type) -> Option<&'static Operator> {
     let is = |accepts: Accepts, ty: Type| accepts == Accepts::Exact(ty);
-    let fits = |operator: &&Operator| operator.left.is_some_and(|at| is(at, left)) && is(operator.right, right);
+    let fits =
+        |operator: &&Operator| operator.left.is_some_and(|at| is(at, left)) && is(operator.right, right);
     find_operators(symbol).iter().find(fits)
 }

@@ -51,7 +51,12 @@ struct Call {
 }
 
 impl Window {
-    pub(super) fn new(plan: &plan::Window, input: Box<dyn Operator>, _types: Vec<Type>, runtime: &Runtime) -> Self {
+    pub(super) fn new(
+        plan: &plan::Window,
+        input: Box<dyn Operator>,
+        _types: Vec<Type>,
+        runtime: &Runtime,
+    ) -> Self {
         let input_types = super::types_of(&plan.input);
         let width = input_types.len();
         let mut keys: Vec<SortKey> = plan
@@ -143,7 +148,8 @@ impl Window {
                 Some(filter) => filter.columns(&self.runtime, &rows).await?.pop(),
                 None => None,
             };
-            let frames = Frames::new(&self.runtime, &call.plan.frame, &peers, &order, &self.order_keys).await?;
+            let frames =
+                Frames::new(&self.runtime, &call.plan.frame, &peers, &order, &self.order_keys).await?;
             let made = function::compute(&self.runtime, &call.plan, &arguments, filter.as_deref(), &frames)?;
             columns.push(Arc::new(made));
         }

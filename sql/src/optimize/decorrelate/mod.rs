@@ -19,7 +19,10 @@ use std::collections::BTreeSet;
 
 use model::Type;
 
-use super::shape::{conjuncts, filter, has_effects, holds_subquery, is_volatile, keep, leaves_one, made, never_null, reads, rewrite_queries};
+use super::shape::{
+    conjuncts, filter, has_effects, holds_subquery, is_volatile, keep, leaves_one, made, never_null, reads,
+    rewrite_queries,
+};
 use crate::{
     expr::{Expr, Kind, Query, Subquery, SubqueryKind},
     functions::{self, Operator},
@@ -59,8 +62,11 @@ impl Decorrelate<'_> {
         }
         match plan {
             Logical::Filter { input, condition } => self.filter(*input, condition),
-            Logical::Join(join) if join.kind == JoinKind::Inner && join.on.as_ref().is_some_and(holds_subquery) => {
-                let (above, on): (Vec<Expr>, Vec<Expr>) = join.on.map(conjuncts).unwrap_or_default().into_iter().partition(holds_subquery);
+            Logical::Join(join)
+                if join.kind == JoinKind::Inner && join.on.as_ref().is_some_and(holds_subquery) =>
+            {
+                let (above, on): (Vec<Expr>, Vec<Expr>) =
+                    join.on.map(conjuncts).unwrap_or_default().into_iter().partition(holds_subquery);
                 let joined = Logical::Join(Join { on: Expr::and(on), ..join });
                 match Expr::and(above) {
                     Some(above) => self.filter(joined, above),
@@ -90,7 +96,13 @@ impl Decorrelate<'_> {
         for mut condition in queries {
             match self.partner(&plan, &condition) {
                 Some(Partner { kind, right, on, null_aware }) => {
-                    plan = Logical::Join(Join { kind, left: Box::new(plan), right: Box::new(right), on: Expr::and(on), null_aware });
+                    plan = Logical::Join(Join {
+                        kind,
+                        left: Box::new(plan),
+                        right: Box::new(right),
+                        on: Expr::and(on),
+                        null_aware,
+                    });
                 }
                 None => {
                     plan = self.scalars(plan, &mut condition);
@@ -127,7 +139,8 @@ impl Decorrelate<'_> {
             }
             SubqueryKind::Compare { left, operators, all: false } => self.none(input, left, operators, query),
             SubqueryKind::Compare { left, operators, all: true } if !negated => {
-                let equals: Option<Vec<&'static Operator>> = operators.iter().map(|operator| equality_of(operator)).collect();
+                let equals: Option<Vec<&'static Operator>> =
+                    operators.iter().map(|operator| equality_of(operator)).collect();
                 self.none(input, left, &equals?, query)
             }
             SubqueryKind::Compare { .. } | SubqueryKind::Scalar | SubqueryKind::Array => None,
@@ -147,14 +160,24 @@ impl Decorrelate<'_> {
                 | Logical::Sort { input, .. }
                 | Logical::Distinct { input }
                 | Logical::DistinctOn { input, .. } => *input,
-                Logical::Limit { input, limit, offset, ties: None } if leaves_one(limit.as_ref(), offset.as_ref()) => *input,
+                Logical::Limit { input, limit, offset, ties: None }
+                    if leaves_one(limit.as_ref(), offset.as_ref()) =>
+                {
+                    *input
+                }
                 other => break self.pulled(other, &outer),
             };
         }
     }
 
     /// `= ANY (query)`: what is looked through, and which of its rows count.
-    fn any(&self, input: &Logical, left: &[Expr], operators: &[&'static Operator], query: &Logical) -> Option<(Logical, Vec<Expr>)> {
+    fn any(
+        &self,
+        input: &Logical,
+        left: &[Expr],
+        operators: &[&'static Operator],
+        query: &Logical,
+    ) -> Option<(Logical, Vec<Expr>)> {
         let outer = made(input);
         let takes = !query.free().is_disjoint(&outer);
         let reads_row = left.iter().any(|value| !reads(value).is_disjoint(&outer));
@@ -176,7 +199,13 @@ impl Decorrelate<'_> {
     }
 
     /// NOT IN: nothing is equal, and nothing might be.
-    fn none(&self, input: &Logical, left: &[Expr], equals: &[&'static Operator], query: &Logical) -> Option<Partner> {
+    fn none(
+        &self,
+        input: &Logical,
+        left: &[Expr],
+        equals: &[&'static Operator],
+        query: &Logical,
+    ) -> Option<Partner> {
         if equals.iter().any(|operator| operator.symbol != "=") {
             return None;
         }
@@ -189,7 +218,12 @@ impl Decorrelate<'_> {
         let [condition] = &on[..] else { return None };
         let pair = equi_pair(condition, &made(input), &made(&right))?;
         let reads_left = pair.0.ty == pair.1.ty;
-        reads_left.then_some(Partner { kind: JoinKind::NullAwareAnti, right, on: Vec::new(), null_aware: Some(pair) })
+        reads_left.then_some(Partner {
+            kind: JoinKind::NullAwareAnti,
+            right,
+            on: Vec::new(),
+            null_aware: Some(pair),
+        })
     }
 
     /// A plan without the conditions that read `outer`, and those conditions; none if something else in it reads `outer`.

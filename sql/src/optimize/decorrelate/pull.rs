@@ -16,7 +16,12 @@ use crate::{
 };
 
 /// Takes conditions that read `outer` out of a plan, which then gives what they read besides.
-pub(super) fn pull(plan: Logical, outer: &BTreeSet<usize>, pulled: &mut Vec<Expr>, columns: &Columns) -> Logical {
+pub(super) fn pull(
+    plan: Logical,
+    outer: &BTreeSet<usize>,
+    pulled: &mut Vec<Expr>,
+    columns: &Columns,
+) -> Logical {
     match plan {
         Logical::Filter { input, condition } => {
             let input = pull(*input, outer, pulled, columns);
@@ -59,7 +64,9 @@ fn pull_join(join: Join, outer: &BTreeSet<usize>, pulled: &mut Vec<Expr>, column
             Logical::Join(Join { kind, left, right, on, null_aware })
         }
         // Filtering one side later would give other rows without a partner.
-        JoinKind::Right | JoinKind::Full | JoinKind::Single => Logical::Join(Join { kind, left, right, on, null_aware }),
+        JoinKind::Right | JoinKind::Full | JoinKind::Single => {
+            Logical::Join(Join { kind, left, right, on, null_aware })
+        }
     }
 }
 

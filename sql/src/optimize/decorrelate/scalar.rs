@@ -32,8 +32,23 @@ struct Scalar {
 
 /// Aggregates that are null over no rows.
 const NULL_OF_NOTHING: &[&str] = &[
-    "array_agg", "avg", "bool_and", "bool_or", "every", "json_agg", "jsonb_agg", "max", "min", "stddev", "stddev_pop", "stddev_samp",
-    "string_agg", "sum", "var_pop", "var_samp", "variance",
+    "array_agg",
+    "avg",
+    "bool_and",
+    "bool_or",
+    "every",
+    "json_agg",
+    "jsonb_agg",
+    "max",
+    "min",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "string_agg",
+    "sum",
+    "var_pop",
+    "var_samp",
+    "variance",
 ];
 
 impl Decorrelate<'_> {
@@ -46,7 +61,13 @@ impl Decorrelate<'_> {
             };
             if let Some(Scalar { right, on, value }) = found {
                 *expr = value;
-                let join = Join { kind: JoinKind::Left, left: Box::new(plan), right: Box::new(right), on: Expr::and(on), null_aware: None };
+                let join = Join {
+                    kind: JoinKind::Left,
+                    left: Box::new(plan),
+                    right: Box::new(right),
+                    on: Expr::and(on),
+                    null_aware: None,
+                };
                 return Logical::Join(join);
             }
         }
@@ -64,13 +85,16 @@ impl Decorrelate<'_> {
         }
         let [id] = query.output()[..] else { return None };
         let (mut value, aggregate) = self.over_aggregate(id, query)?;
-        let Aggregate { input: core, groups, sets: None, aggregates, grouping } = aggregate else { return None };
+        let Aggregate { input: core, groups, sets: None, aggregates, grouping } = aggregate else {
+            return None;
+        };
         if !groups.is_empty() || !grouping.is_empty() || holds_subquery(&value) {
             return None;
         }
         let takes = |expr: &Expr| !reads(expr).is_disjoint(&outer);
         let fits = |call: &AggregateCall| {
-            let mut parts = call.arguments.iter().chain(&call.filter).chain(call.order.iter().map(|key| &key.value));
+            let mut parts =
+                call.arguments.iter().chain(&call.filter).chain(call.order.iter().map(|key| &key.value));
             is_known(call) && parts.all(|part| !takes(part) && !may_fail(part) && !holds_subquery(part))
         };
         if !aggregates.iter().all(|(_, call)| fits(call)) {
@@ -95,7 +119,8 @@ impl Decorrelate<'_> {
         let counts: BTreeSet<usize> =
             aggregates.iter().filter(|(_, call)| call.function.name == "count").map(|(id, _)| *id).collect();
         zero_for_nothing(&mut value, &counts);
-        let right = Logical::Aggregate(Aggregate { input: Box::new(core), groups, sets: None, aggregates, grouping });
+        let right =
+            Logical::Aggregate(Aggregate { input: Box::new(core), groups, sets: None, aggregates, grouping });
         self.pays(input, query, &right).then_some(Scalar { right, on, value })
     }
 
@@ -106,12 +131,17 @@ impl Decorrelate<'_> {
         loop {
             at = match at {
                 Logical::Project { input, items } => {
-                    let by_id: BTreeMap<usize, &Expr> = items.iter().map(|(id, value)| (*id, value)).collect();
+                    let by_id: BTreeMap<usize, &Expr> =
+                        items.iter().map(|(id, value)| (*id, value)).collect();
                     substitute(&mut value, &by_id);
                     input
                 }
                 Logical::Sort { input, .. } => input,
-                Logical::Limit { input, limit, offset, ties: None } if leaves_one(limit.as_ref(), offset.as_ref()) => input,
+                Logical::Limit { input, limit, offset, ties: None }
+                    if leaves_one(limit.as_ref(), offset.as_ref()) =>
+                {
+                    input
+                }
                 Logical::Aggregate(aggregate) => return Some((value, aggregate.clone())),
                 _ => return None,
             };
@@ -139,14 +169,22 @@ fn is_known(call: &AggregateCall) -> bool {
 fn may_fail(expr: &Expr) -> bool {
     expr.any(&mut |expr| match &expr.kind {
         Kind::Operator(operator, _) => matches!(operator.symbol, "/" | "%"),
-        Kind::Cast { value, .. } => matches!(value.ty, Type::Text | Type::Varchar | Type::Bpchar) && value.ty != expr.ty && expr.ty != Type::Text,
+        Kind::Cast { value, .. } => {
+            matches!(value.ty, Type::Text | Type::Varchar | Type::Bpchar)
+                && value.ty != expr.ty
+                && expr.ty != Type::Text
+        }
         Kind::Call(..) => true,
         _ => false,
     })
 }
 
 /// The side of an equality that the sub-query computes, if the other is of the row around it.
-fn key_side<'e>(condition: &'e mut Expr, own: &BTreeSet<usize>, outer: &BTreeSet<usize>) -> Option<&'e mut Expr> {
+fn key_side<'e>(
+    condition: &'e mut Expr,
+    own: &BTreeSet<usize>,
+    outer: &BTreeSet<usize>,
+) -> Option<&'e mut Expr> {
     let Kind::Operator(operator, operands) = &mut condition.kind else { return None };
     let [a, b] = &mut operands[..] else { return None };
     let alike = a.ty == b.ty || (a.ty.is_integer() && b.ty.is_integer());

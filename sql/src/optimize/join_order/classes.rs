@@ -44,7 +44,9 @@ impl Classes {
         if operator.symbol != "=" || a.ty != b.ty {
             return false;
         }
-        let find = |id: usize| self.all.iter().position(|class| class.members.iter().any(|(_, at)| at.as_column() == Some(id)));
+        let find = |id: usize| {
+            self.all.iter().position(|class| class.members.iter().any(|(_, at)| at.as_column() == Some(id)))
+        };
         match (find(x), find(y)) {
             (Some(at), Some(other)) if at == other => {}
             (Some(at), Some(other)) => {

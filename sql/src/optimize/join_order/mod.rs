@@ -14,7 +14,9 @@
 mod classes;
 mod search;
 
-use super::shape::{conjuncts, filter, holds_subquery, is_choice, is_lateral, is_volatile, keep, made, reads, rewrite_queries};
+use super::shape::{
+    conjuncts, filter, holds_subquery, is_choice, is_lateral, is_volatile, keep, made, reads, rewrite_queries,
+};
 use crate::{
     cost,
     expr::Expr,
@@ -155,7 +157,9 @@ fn is_tree(plan: &Logical) -> bool {
     match plan {
         Logical::Join(join) => match join.kind {
             JoinKind::Inner => !join.on.as_ref().is_some_and(is_volatile) && !is_lateral(join),
-            JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti => is_reducer(join) && is_tree(&join.left),
+            JoinKind::Semi | JoinKind::Anti | JoinKind::NullAwareAnti => {
+                is_reducer(join) && is_tree(&join.left)
+            }
             JoinKind::Left | JoinKind::Right | JoinKind::Full | JoinKind::Single => false,
         },
         Logical::Filter { input, condition } => !is_volatile(condition) && is_tree(input),
@@ -175,7 +179,9 @@ fn count_leaves(plan: &Logical) -> usize {
             count_leaves(&join.left) + count_leaves(&join.right)
         }
         Logical::Join(join) if is_movable(plan) => count_leaves(&join.left),
-        Logical::Filter { input, .. } | Logical::Project { input, .. } if is_tree(plan) => count_leaves(input),
+        Logical::Filter { input, .. } | Logical::Project { input, .. } if is_tree(plan) => {
+            count_leaves(input)
+        }
         _ => 1,
     }
 }
@@ -190,7 +196,12 @@ fn is_movable(plan: &Logical) -> bool {
     }
 }
 
-fn take_apart(plan: Logical, leaves: &mut Vec<Logical>, conditions: &mut Vec<Expr>, reducers: &mut Vec<Reducer>) {
+fn take_apart(
+    plan: Logical,
+    leaves: &mut Vec<Logical>,
+    conditions: &mut Vec<Expr>,
+    reducers: &mut Vec<Reducer>,
+) {
     let tree = is_tree(&plan);
     let movable = is_movable(&plan);
     match plan {

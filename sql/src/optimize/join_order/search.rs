@@ -2,12 +2,9 @@
 //!
 //! The rows of a sub-set are estimated from its leaves and conditions alone, so that they do not depend on the order.
 
-use std::{
-    cell::RefCell,
-    collections::BTreeMap,
-};
+use std::{cell::RefCell, collections::BTreeMap};
 
-use super::{Classes, Edge, super::shape::conjuncts};
+use super::{super::shape::conjuncts, Classes, Edge};
 use crate::{
     cost,
     expr::Expr,
@@ -74,16 +71,33 @@ impl<'a> Graph<'a> {
         statistics: &'a Statistics,
         columns: &'a Columns,
     ) -> Self {
-        let rows: Vec<f64> = leaves.iter().map(|leaf| cost::rows(leaf, statistics, columns).max(1.0)).collect();
+        let rows: Vec<f64> =
+            leaves.iter().map(|leaf| cost::rows(leaf, statistics, columns).max(1.0)).collect();
         let reading = leaves.iter().map(|leaf| cost::reading(leaf, statistics, columns)).collect();
         let of_class = |members: &[(usize, Expr)]| -> Vec<f64> {
             let all: Vec<&Expr> = members.iter().map(|(_, column)| column).collect();
             let values = cost::distinct_equal(&all, statistics, columns);
-            values.into_iter().zip(members).map(|(distinct, (leaf, _))| distinct.min(rows[*leaf]).max(1.0)).collect()
+            values
+                .into_iter()
+                .zip(members)
+                .map(|(distinct, (leaf, _))| distinct.min(rows[*leaf]).max(1.0))
+                .collect()
         };
         let distinct = classes.all.iter().map(|class| of_class(&class.members)).collect();
-        let share = edges.iter().map(|edge| cost::selectivity(&edge.condition, statistics, columns)).collect();
-        Self { leaves, classes, edges, statistics, columns, rows, reading, distinct, share, lookups: RefCell::default() }
+        let share =
+            edges.iter().map(|edge| cost::selectivity(&edge.condition, statistics, columns)).collect();
+        Self {
+            leaves,
+            classes,
+            edges,
+            statistics,
+            columns,
+            rows,
+            reading,
+            distinct,
+            share,
+            lookups: RefCell::default(),
+        }
     }
 
     /// The cheapest order.
@@ -97,10 +111,16 @@ impl<'a> Graph<'a> {
     /// How many rows a sub-set gives.
     fn rows_of(&self, part: u64) -> f64 {
         let has = |leaf: usize| part & (1 << leaf) != 0;
-        let mut rows: f64 = self.rows.iter().enumerate().filter(|(at, _)| has(*at)).map(|(_, rows)| rows).product();
+        let mut rows: f64 =
+            self.rows.iter().enumerate().filter(|(at, _)| has(*at)).map(|(_, rows)| rows).product();
         for (class, distinct) in self.classes.all.iter().zip(&self.distinct) {
-            let mut inside: Vec<f64> =
-                class.members.iter().zip(distinct).filter(|((leaf, _), _)| has(*leaf)).map(|(_, distinct)| *distinct).collect();
+            let mut inside: Vec<f64> = class
+                .members
+                .iter()
+                .zip(distinct)
+                .filter(|((leaf, _), _)| has(*leaf))
+                .map(|(_, distinct)| *distinct)
+                .collect();
             inside.sort_by(f64::total_cmp);
             rows /= inside.iter().skip(1).product::<f64>();
         }
@@ -114,8 +134,10 @@ impl<'a> Graph<'a> {
 
     /// Whether something must hold between two sub-sets, and whether that is an equality.
     fn link(&self, a: u64, b: u64) -> (bool, bool) {
-        let equal = self.classes.all.iter().any(|class| class.member(a).is_some() && class.member(b).is_some());
-        let touches = |edge: &&Edge| edge.leaves & a != 0 && edge.leaves & b != 0 && edge.leaves & !(a | b) == 0;
+        let equal =
+            self.classes.all.iter().any(|class| class.member(a).is_some() && class.member(b).is_some());
+        let touches =
+            |edge: &&Edge| edge.leaves & a != 0 && edge.leaves & b != 0 && edge.leaves & !(a | b) == 0;
         let hashed = |edge: &Edge| is_hashed(edge, a, b, self.leaves);
         let mut edges = self.edges.iter().filter(touches);
         let hashed = equal || edges.clone().any(hashed);
@@ -143,7 +165,8 @@ impl<'a> Graph<'a> {
             return None;
         }
         let at = leaf.trailing_zeros() as usize;
-        let linked = |class: &super::classes::Class| class.member(from).is_some() && class.member(leaf).is_some();
+        let linked =
+            |class: &super::classes::Class| class.member(from).is_some() && class.member(leaf).is_some();
         let mut by = 0_u64;
         for (place, class) in self.classes.all.iter().enumerate().take(64) {
             if linked(class) {
@@ -213,7 +236,8 @@ impl<'a> Graph<'a> {
 
     /// Joins what gives the fewest rows, again and again.
     fn greedy(&self) -> Tree {
-        let mut parts: Vec<(Tree, f64)> = self.reading.iter().enumerate().map(|(at, cost)| (Tree::Leaf(at), *cost)).collect();
+        let mut parts: Vec<(Tree, f64)> =
+            self.reading.iter().enumerate().map(|(at, cost)| (Tree::Leaf(at), *cost)).collect();
         while parts.len() > 1 {
             let mut pick: Option<(bool, f64, f64, usize, usize)> = None;
             for (i, (left, cost_left)) in parts.iter().enumerate() {

@@ -6,7 +6,12 @@ mod rows;
 
 use std::sync::Arc;
 
-use model::{Result, Type, Value, id::{ColumnNumber, TableId}, key::KeyPart, schema::{IndexPart, Table}};
+use model::{
+    Result, Type, Value,
+    id::{ColumnNumber, TableId},
+    key::KeyPart,
+    schema::{IndexPart, Table},
+};
 
 use crate::{
     bind::{self, Bound, Names, Parameters},
@@ -27,7 +32,8 @@ fn bound(memory: &Memory, text: &str) -> Bound {
     let names = Names { catalog, database: DATABASE, search_path: vec!["public".to_owned()] };
     let parsed = parse::parse_one(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
     let Statement::Sql(statement) = &parsed.statement else { panic!("no SQL: {text}") };
-    bind::bind(text, statement, &names, &mut context, Parameters::new(&[])).unwrap_or_else(|error| panic!("{text}: {error:?}"))
+    bind::bind(text, statement, &names, &mut context, Parameters::new(&[]))
+        .unwrap_or_else(|error| panic!("{text}: {error:?}"))
 }
 
 /// Binds a statement and applies the rules.
@@ -35,7 +41,8 @@ fn optimized(memory: &Memory, statistics: &Statistics, text: &str) -> Bound {
     let mut bound = bound(memory, text);
     let mut context = context(memory.table_catalog());
     let plan = std::mem::replace(&mut bound.plan, crate::plan::logical::Logical::one_row());
-    bound.plan = super::optimize(plan, &mut bound.columns, statistics, &mut context).expect("rules do not fail");
+    bound.plan =
+        super::optimize(plan, &mut bound.columns, statistics, &mut context).expect("rules do not fail");
     bound
 }
 
@@ -69,36 +76,115 @@ fn company() -> Vec<Table> {
     let required = |id: u32, name: &str, key: usize, columns: &[(&str, Type)]| {
         let columns: Vec<(&str, Type, bool)> = columns.iter().map(|(name, ty)| (*name, *ty, true)).collect();
         let mut table = table(id, name, &columns);
-        table.indexes[0].parts =
-            (1..=key as u16).map(|number| IndexPart { column: ColumnNumber(number), order: KeyPart::ASC }).collect();
+        table.indexes[0].parts = (1..=key as u16)
+            .map(|number| IndexPart { column: ColumnNumber(number), order: KeyPart::ASC })
+            .collect();
         table
     };
     vec![
         required(100, "region", 1, &[("r_regionkey", I), ("r_name", B), ("r_comment", V)]),
-        required(200, "nation", 1, &[("n_nationkey", I), ("n_name", B), ("n_regionkey", I), ("n_comment", V)]),
-        required(300, "supplier", 1, &[
-            ("s_suppkey", I), ("s_name", B), ("s_address", V), ("s_nationkey", I), ("s_phone", B), ("s_acctbal", N), ("s_comment", V),
-        ]),
-        required(400, "customer", 1, &[
-            ("c_custkey", I), ("c_name", V), ("c_address", V), ("c_nationkey", I), ("c_phone", B), ("c_acctbal", N),
-            ("c_mktsegment", B), ("c_comment", V),
-        ]),
-        required(500, "part", 1, &[
-            ("p_partkey", I), ("p_name", V), ("p_mfgr", B), ("p_brand", B), ("p_type", V), ("p_size", I), ("p_container", B),
-            ("p_retailprice", N), ("p_comment", V),
-        ]),
-        required(600, "partsupp", 2, &[
-            ("ps_partkey", I), ("ps_suppkey", I), ("ps_availqty", I), ("ps_supplycost", N), ("ps_comment", V),
-        ]),
-        required(700, "orders", 1, &[
-            ("o_orderkey", L), ("o_custkey", I), ("o_orderstatus", B), ("o_totalprice", N), ("o_orderdate", D),
-            ("o_orderpriority", B), ("o_clerk", B), ("o_shippriority", I), ("o_comment", V),
-        ]),
-        required(800, "lineitem", 2, &[
-            ("l_orderkey", L), ("l_linenumber", I), ("l_partkey", I), ("l_suppkey", I), ("l_quantity", N), ("l_extendedprice", N),
-            ("l_discount", N), ("l_tax", N), ("l_returnflag", B), ("l_linestatus", B), ("l_shipdate", D), ("l_commitdate", D),
-            ("l_receiptdate", D), ("l_shipinstruct", B), ("l_shipmode", B), ("l_comment", T),
-        ]),
+        required(
+            200,
+            "nation",
+            1,
+            &[("n_nationkey", I), ("n_name", B), ("n_regionkey", I), ("n_comment", V)],
+        ),
+        required(
+            300,
+            "supplier",
+            1,
+            &[
+                ("s_suppkey", I),
+                ("s_name", B),
+                ("s_address", V),
+                ("s_nationkey", I),
+                ("s_phone", B),
+                ("s_acctbal", N),
+                ("s_comment", V),
+            ],
+        ),
+        required(
+            400,
+            "customer",
+            1,
+            &[
+                ("c_custkey", I),
+                ("c_name", V),
+                ("c_address", V),
+                ("c_nationkey", I),
+                ("c_phone", B),
+                ("c_acctbal", N),
+                ("c_mktsegment", B),
+                ("c_comment", V),
+            ],
+        ),
+        required(
+            500,
+            "part",
+            1,
+            &[
+                ("p_partkey", I),
+                ("p_name", V),
+                ("p_mfgr", B),
+                ("p_brand", B),
+                ("p_type", V),
+                ("p_size", I),
+                ("p_container", B),
+                ("p_retailprice", N),
+                ("p_comment", V),
+            ],
+        ),
+        required(
+            600,
+            "partsupp",
+            2,
+            &[
+                ("ps_partkey", I),
+                ("ps_suppkey", I),
+                ("ps_availqty", I),
+                ("ps_supplycost", N),
+                ("ps_comment", V),
+            ],
+        ),
+        required(
+            700,
+            "orders",
+            1,
+            &[
+                ("o_orderkey", L),
+                ("o_custkey", I),
+                ("o_orderstatus", B),
+                ("o_totalprice", N),
+                ("o_orderdate", D),
+                ("o_orderpriority", B),
+                ("o_clerk", B),
+                ("o_shippriority", I),
+                ("o_comment", V),
+            ],
+        ),
+        required(
+            800,
+            "lineitem",
+            2,
+            &[
+                ("l_orderkey", L),
+                ("l_linenumber", I),
+                ("l_partkey", I),
+                ("l_suppkey", I),
+                ("l_quantity", N),
+                ("l_extendedprice", N),
+                ("l_discount", N),
+                ("l_tax", N),
+                ("l_returnflag", B),
+                ("l_linestatus", B),
+                ("l_shipdate", D),
+                ("l_commitdate", D),
+                ("l_receiptdate", D),
+                ("l_shipinstruct", B),
+                ("l_shipmode", B),
+                ("l_comment", T),
+            ],
+        ),
     ]
 }
 

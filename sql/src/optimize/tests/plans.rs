@@ -19,7 +19,8 @@ fn statements_get_the_plans_that_are_written_down() {
     for case in written.split("\n\n").map(str::trim).filter(|case| !case.is_empty()) {
         let (head, _) = case.split_once(ARROW).unwrap_or((case, ""));
         let head = head.trim_end();
-        let statement: String = head.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join(" ");
+        let statement: String =
+            head.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join(" ");
         if statement.is_empty() {
             made.push_str(&format!("{head}\n\n"));
             continue;

@@ -151,8 +151,11 @@ const QUERIES: &[&str] = &[
 ];
 
 fn sorted(memory: &Arc<Memory>, plan: &Plan) -> Result<Vec<String>, String> {
-    let mut rows: Vec<String> =
-        run(memory, plan).map_err(|error| error.to_string())?.iter().map(|row: &Vec<Value>| format!("{row:?}")).collect();
+    let mut rows: Vec<String> = run(memory, plan)
+        .map_err(|error| error.to_string())?
+        .iter()
+        .map(|row: &Vec<Value>| format!("{row:?}"))
+        .collect();
     rows.sort();
     Ok(rows)
 }
@@ -198,7 +201,8 @@ fn changes_of_rows_pick_the_same_rows() {
     ] {
         let after = |ruled: bool| {
             let memory = filled();
-            let bound = if ruled { optimized(&memory, &Statistics::default(), text) } else { bound(&memory, text) };
+            let bound =
+                if ruled { optimized(&memory, &Statistics::default(), text) } else { bound(&memory, text) };
             let plan = lowered(bound, &Statistics::default());
             run(&memory, &plan).unwrap_or_else(|error| panic!("{text}: {error:?}"));
             (memory.rows(100), memory.rows(300))
