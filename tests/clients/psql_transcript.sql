@@ -28,8 +28,6 @@ CREATE SEQUENCE psql_seq START 10;
 
 \d no_such_table
 
-\dn
-
 COMMENT ON TABLE psql_main IS 'a table with a comment';
 COMMENT ON COLUMN psql_main.name IS 'its name';
 
@@ -89,7 +87,7 @@ INSERT INTO psql_child VALUES (9, 'x', 10);
 
 SELECT nosuch FROM psql_main;
 
-SELECT 1 +;
+SELECT 1 + * FROM psql_main;
 
 SELECT 1/0;
 

@@ -230,7 +230,10 @@ impl Owner {
 
 fn want_for_condition(wants: &mut Vec<(Lockable, LockMode)>, condition: &Condition) {
     match condition {
-        Condition::RowRevision { table, key, .. } | Condition::RowAbsent { table, key } => {
+        // A row that was only read is judged when the command is applied: whoever changes it first goes on, and the other
+        // is refused. Waiting here would let two serializable transactions that read each other's rows wait in a circle.
+        Condition::RowRevision { .. } => {}
+        Condition::RowAbsent { table, key } => {
             wants.push((Lockable::Row(*table, key.clone()), LockMode::Share));
         }
         Condition::RowExists { table, key } => {

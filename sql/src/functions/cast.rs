@@ -217,7 +217,15 @@ fn integral(value: &Value, name: &'static str) -> Result<Option<i64>> {
 
 fn approximate(value: &Value) -> Result<Option<f64>> {
     Ok(match value {
-        Value::Numeric(number) => Some(number.to_f64()),
+        Value::Numeric(number) => {
+            let float = number.to_f64();
+            // What is finite and not zero stays so, or is refused.
+            if number.is_finite() && (float.is_infinite() || (float == 0.0 && !number.is_zero())) {
+                let message = format!("\"{number}\" is out of range for type double precision");
+                return Err(Error::new(Code::NumericValueOutOfRange, message));
+            }
+            Some(float)
+        }
         Value::Jsonb(document) => match document.root() {
             Node::Number(number) => Some(number.to_numeric().to_f64()),
             other => return Err(json_mismatch(other, "double precision")),

@@ -437,6 +437,11 @@ fn on_database(context: &Context, user: RoleId, database: &Value, list: &Value) 
 
 fn sizes(d: &mut Definitions) {
     d.scalar("pg_size_pretty", [Type::Int8], T, |_, a| Ok(Value::text(pretty(int(&a[0]))))).stable();
+    // Bytes are counted per table and partition, but not asked for here: null says that the size is not known.
+    for name in ["pg_table_size", "pg_relation_size", "pg_total_relation_size", "pg_indexes_size"] {
+        d.scalar(name, [Type::Regclass], Type::Int8, |_, _| Ok(Value::Null)).volatile();
+    }
+    d.scalar("pg_database_size", [O], Type::Int8, |_, _| Ok(Value::Null)).volatile();
     d.scalar("txid_current", (), Type::Int8, |_, _| {
         Err(Error::unsupported(
             "transaction ids do not exist here",

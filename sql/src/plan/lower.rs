@@ -456,7 +456,14 @@ impl Lower<'_> {
         {
             // The right is found by its key: its conditions move into it, and it is run once per row of the left.
             let access::Lookup { moved, rest } = applied;
-            let right = Logical::Filter { input: right, condition: moved };
+            // One filter right above the scan, so that the key among its conditions is found.
+            let right = match *right {
+                Logical::Filter { input, condition } => {
+                    let both = Expr { kind: Kind::And(vec![condition, moved]), ty: Type::Bool, typmod: -1 };
+                    Logical::Filter { input, condition: both }
+                }
+                other => Logical::Filter { input: Box::new(other), condition: moved },
+            };
             wanted_left.extend(right.free().intersection(&made_left));
             return self.apply(kind, *left, right, rest, &wanted_left, &wanted_right, env);
         }

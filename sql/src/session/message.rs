@@ -9,7 +9,7 @@ use model::{
 };
 
 use super::{
-    Executed, Format, Parameters, PortalDescription, Session, StatementDescription, Status,
+    Executed, Format, Page, Parameters, PortalDescription, Session, StatementDescription, Status,
     portal::{Portal, Run},
 };
 use crate::{
@@ -229,6 +229,11 @@ impl Session {
         portal: &mut Portal,
         cancel: &crate::execute::Cancel,
     ) -> Result<Executed> {
+        if portal.left != Some(0)
+            && let Some(rows) = portal.take_pulled()
+        {
+            return Ok(Executed::Rows(Page::Values(rows)));
+        }
         match &portal.run {
             Run::Ready => self.start(portal, cancel).await,
             Run::Rows(_) => self.step_rows(portal).await,

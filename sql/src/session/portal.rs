@@ -70,6 +70,17 @@ impl Portal {
         }
     }
 
+    /// Rows that FETCH or MOVE pulled and did not pass, to be given before anything else: at most those that are asked for.
+    pub(super) fn take_pulled(&mut self) -> Option<Vec<Vec<Value>>> {
+        let cursor = self.cursor.as_mut()?;
+        let pulled = cursor.rows.get(cursor.position..).filter(|rows| !rows.is_empty())?;
+        let asked = self.left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX));
+        let rows = pulled[..pulled.len().min(asked)].to_vec();
+        cursor.position += rows.len();
+        self.left = self.left.map(|left| left - rows.len() as u64);
+        Some(rows)
+    }
+
     pub(super) fn is_running(&self) -> bool {
         !matches!(self.run, Run::Ready)
     }
