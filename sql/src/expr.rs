@@ -147,6 +147,8 @@ pub struct Subquery {
     pub kind: SubqueryKind,
     /// The query.
     pub query: Query,
+    /// How it was written: in one scope, equal texts mean the same.
+    pub text: Arc<str>,
 }
 
 /// The query of a sub-query, before and after lowering.

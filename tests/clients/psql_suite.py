@@ -19,7 +19,9 @@ def psql(to, script):
     command = ["psql", "-X", "-q", "-a", to]
     answer = subprocess.run(command, input=script, capture_output=True, text=True, env=environment, timeout=120)
     # Keys are checked when the command is applied, so that a COPY does not name the line of a key that is taken.
-    return re.sub(r"^CONTEXT:  COPY .*\n", "", answer.stdout + answer.stderr, flags=re.M)
+    # A syntax error here also says what was expected.
+    ours = r"^(CONTEXT:  COPY|DETAIL:  Expected:) .*\n"
+    return re.sub(ours, "", answer.stdout + answer.stderr, flags=re.M)
 
 
 # A piece ends at an empty line; each is compared by itself, so that one difference does not hide the next.

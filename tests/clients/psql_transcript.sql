@@ -2,7 +2,7 @@ DROP TABLE IF EXISTS psql_child, psql_main;
 DROP VIEW IF EXISTS psql_view;
 DROP SEQUENCE IF EXISTS psql_seq;
 
-CREATE TABLE psql_main (id int PRIMARY KEY, name varchar(20) NOT NULL DEFAULT 'none', price numeric(10,2) CHECK (price >= 0), tags text[], doc jsonb, at timestamptz);
+CREATE TABLE psql_main (id int PRIMARY KEY CHECK (id > 0), name varchar(20) NOT NULL DEFAULT 'none', price numeric(10,2), tags text[], doc jsonb, at timestamptz);
 CREATE TABLE psql_child (a bigint, b text, c int UNIQUE);
 CREATE INDEX psql_main_name ON psql_main (name, price DESC);
 CREATE VIEW psql_view AS SELECT id, name FROM psql_main WHERE id > 0;

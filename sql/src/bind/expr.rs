@@ -128,10 +128,10 @@ impl Binder<'_> {
             }
             ast::Expr::Function(function) => self.function(function, frame),
             ast::Expr::Exists { subquery, negated } => {
+                let text = subquery.to_string().into();
                 let query = self.query(subquery, Some(frame.scope))?;
-                let query = self.settle(query)?;
-                let subquery =
-                    Subquery { kind: SubqueryKind::Exists, query: Query::Logical(Box::new(query.plan)) };
+                let query = Query::Logical(Box::new(self.settle(query)?.plan));
+                let subquery = Subquery { kind: SubqueryKind::Exists, query, text };
                 let exists = Expr::new(Kind::Subquery(Box::new(subquery)), Type::Bool);
                 Ok(if *negated { Expr::new(Kind::Not(Box::new(exists)), Type::Bool) } else { exists })
             }
@@ -916,7 +916,8 @@ impl Binder<'_> {
         }
         self.coerce_outputs(&mut bound, &targets, Coercion::Implicit, span)?;
         let kind = SubqueryKind::Compare { left, operators, all };
-        let subquery = Subquery { kind, query: Query::Logical(Box::new(bound.plan)) };
+        let text = query.to_string().into();
+        let subquery = Subquery { kind, query: Query::Logical(Box::new(bound.plan)), text };
         Ok(Expr::new(Kind::Subquery(Box::new(subquery)), Type::Bool))
     }
 
@@ -961,7 +962,8 @@ impl Binder<'_> {
             },
             _ => ty,
         };
-        let subquery = Subquery { kind, query: Query::Logical(Box::new(bound.plan)) };
+        let text = query.to_string().into();
+        let subquery = Subquery { kind, query: Query::Logical(Box::new(bound.plan)), text };
         Ok(Expr { kind: Kind::Subquery(Box::new(subquery)), ty, typmod })
     }
 

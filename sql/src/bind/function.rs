@@ -343,6 +343,12 @@ impl Binder<'_> {
                 return Err(self.error(Code::InvalidColumnReference, message, span));
             }
         }
+        let collects = matches!(name, "array_agg" | "string_agg" | "json_agg" | "jsonb_agg");
+        if arguments.distinct && order.is_empty() && collects {
+            // PostgreSQL finds the different values by sorting, so they come in order.
+            let key = |value: &Expr| SortKey { value: value.clone(), descending: false, nulls_first: false };
+            order.extend(resolved.arguments.iter().filter(|value| value.ty != Type::Json).map(key));
+        }
         let filter = filter.map(|filter| self.condition(filter, inner)).transpose()?;
         let call = AggregateCall {
             function: resolved.function,

@@ -169,17 +169,22 @@ impl Binder<'_> {
         scope: &Scope<'_>,
     ) -> Result<Option<&'e ast::Expr>> {
         use sqlparser::ast::Spanned;
-        match expr {
+        let not_integer =
+            |binder: &Self| binder.error(Code::SyntaxError, "non-integer constant in GROUP BY", expr.span());
+        match strip(expr) {
+            ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: inner } if matches!(strip(inner), ast::Expr::Value(value) if matches!(value.value, ast::Value::Number(..))) =>
+            {
+                let text = strip(inner).to_string();
+                if text.parse::<u64>().is_err() {
+                    return Err(not_integer(self));
+                }
+                let message = format!("GROUP BY position -{text} is not in select list");
+                Err(self.error(Code::InvalidColumnReference, message, expr.span()))
+            }
             ast::Expr::Value(value) => match &value.value {
                 ast::Value::Number(text, _) => {
                     let ordinal = text.parse::<usize>().ok();
-                    let Some(ordinal) = ordinal else {
-                        return Err(self.error(
-                            Code::SyntaxError,
-                            "non-integer constant in GROUP BY",
-                            expr.span(),
-                        ));
-                    };
+                    let Some(ordinal) = ordinal else { return Err(not_integer(self)) };
                     let item =
                         ordinal.checked_sub(1).and_then(|place| projection.get(place)).and_then(item_expr);
                     match item {
@@ -190,9 +195,7 @@ impl Binder<'_> {
                         }
                     }
                 }
-                ast::Value::SingleQuotedString(_) => {
-                    Err(self.error(Code::SyntaxError, "non-integer constant in GROUP BY", expr.span()))
-                }
+                ast::Value::SingleQuotedString(_) => Err(not_integer(self)),
                 _ => Ok(None),
             },
             ast::Expr::Identifier(ident) => {
@@ -426,12 +429,27 @@ pub(crate) fn same(a: &Expr, b: &Expr) -> bool {
     }
 }
 
-/// Two sub-queries are never taken to be the same: their columns have different ids.
+/// Two sub-queries of one scope are the same if they were written the same and ask the same.
 fn same_subquery(a: &Subquery, b: &Subquery) -> bool {
+    if a.text.is_empty() || a.text != b.text {
+        return false;
+    }
     match (&a.kind, &b.kind) {
+        (SubqueryKind::Scalar, SubqueryKind::Scalar)
+        | (SubqueryKind::Exists, SubqueryKind::Exists)
+        | (SubqueryKind::Array, SubqueryKind::Array) => true,
+        (
+            SubqueryKind::Compare { left: a, operators: f, all: x },
+            SubqueryKind::Compare { left: b, operators: g, all: y },
+        ) => {
+            x == y
+                && a.len() == b.len()
+                && a.iter().zip(b).all(|(a, b)| same(a, b))
+                && f.iter().zip(g).all(|(f, g)| std::ptr::eq(*f, *g))
+        }
         (
             SubqueryKind::Scalar | SubqueryKind::Exists | SubqueryKind::Array | SubqueryKind::Compare { .. },
             _,
-        ) => std::ptr::eq(a, b),
+        ) => false,
     }
 }

@@ -78,7 +78,11 @@ fn definitions(d: &mut Definitions) {
         for table in context.catalog.tables() {
             let found = definition::Constraint::of(table).into_iter().find(|at| at.oid(table) == wanted);
             if let Some(constraint) = found {
-                return Ok(Value::text(constraint.definition(context, table)));
+                return Ok(Value::text(constraint.definition(
+                    context,
+                    table,
+                    a.get(1).is_some_and(super::boolean),
+                )));
             }
         }
         Ok(Value::Null)

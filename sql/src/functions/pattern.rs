@@ -169,7 +169,7 @@ fn escape(a: &[Value]) -> Result<Option<char>> {
 /// Whether a text matches a LIKE pattern. `%` stands for any run, `_` for one character.
 pub(crate) fn like(source: &str, pattern: &str, escape: Option<char>, fold: bool) -> Result<bool> {
     if fold {
-        return like(&source.to_lowercase(), &pattern.to_lowercase(), escape, false);
+        return like(&source.to_ascii_lowercase(), &pattern.to_ascii_lowercase(), escape, false);
     }
     let tokens = like_tokens(pattern, escape)?;
     // The greedy match with one point of return: after a run, remember where it may be extended.

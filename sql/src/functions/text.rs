@@ -241,19 +241,16 @@ fn split_part(source: &str, separator: &str, field: i64) -> Result<String> {
     Ok(part.unwrap_or_default().to_owned())
 }
 
+/// By the C collation, which is the only one: letters outside of ASCII stay as they are.
 fn casing(d: &mut Definitions) {
-    d.scalar("lower", [T], T, |_, a| give(text(&a[0]).to_lowercase()));
-    d.scalar("upper", [T], T, |_, a| give(text(&a[0]).to_uppercase()));
+    d.scalar("lower", [T], T, |_, a| give(text(&a[0]).to_ascii_lowercase()));
+    d.scalar("upper", [T], T, |_, a| give(text(&a[0]).to_ascii_uppercase()));
     d.scalar("initcap", [T], T, |_, a| {
         let mut inside = false;
         let mut out = String::with_capacity(text(&a[0]).len());
         for letter in text(&a[0]).chars() {
-            if inside {
-                out.extend(letter.to_lowercase());
-            } else {
-                out.extend(letter.to_uppercase());
-            }
-            inside = letter.is_alphanumeric();
+            out.push(if inside { letter.to_ascii_lowercase() } else { letter.to_ascii_uppercase() });
+            inside = letter.is_ascii_alphanumeric();
         }
         give(out)
     });

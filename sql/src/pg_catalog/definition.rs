@@ -1,6 +1,7 @@
 //! Definitions as SQL text: `pg_get_indexdef`, `pg_get_constraintdef` and their siblings.
 
 use model::{
+    Type,
     catalog::Catalog,
     id::{ColumnNumber, IndexId},
     schema::{ColumnDefault, ForeignKey, Index, Referential, Table},
@@ -63,7 +64,7 @@ impl<'a> Constraint<'a> {
     }
 
     /// `pg_get_constraintdef`.
-    pub(crate) fn definition(self, context: &Context, table: &Table) -> String {
+    pub(crate) fn definition(self, context: &Context, table: &Table, pretty: bool) -> String {
         match self {
             Self::Primary(index) => {
                 format!("PRIMARY KEY ({})", names(table, index.parts.iter().map(|part| part.column)))
@@ -72,6 +73,7 @@ impl<'a> Constraint<'a> {
                 let nulls = if index.nulls_not_distinct { "NULLS NOT DISTINCT " } else { "" };
                 format!("UNIQUE {nulls}({})", names(table, index.parts.iter().map(|part| part.column)))
             }
+            Self::Check(check) if pretty => format!("CHECK ({})", check.expression),
             Self::Check(check) => format!("CHECK ({})", parenthesised(&check.expression)),
             Self::Foreign(key) => foreign(context, table, key),
         }
@@ -165,10 +167,13 @@ pub(crate) fn index_part_name(table: &Table, index: &Index, place: usize) -> Str
 }
 
 /// The SQL text of a column's default or generation expression, if it shows one.
-pub(crate) fn default_text(context: &Context, default: &ColumnDefault) -> Option<String> {
+pub(crate) fn default_text(context: &Context, default: &ColumnDefault, of: Type) -> Option<String> {
     match default {
+        // A text constant is shown with its type, as PostgreSQL shows it.
         ColumnDefault::Expression(expression) | ColumnDefault::Generated(expression) => {
-            Some(expression.clone())
+            let inside = expression.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+            let constant = inside.is_some_and(|inside| !inside.contains('\''));
+            Some(if constant { format!("{expression}::{}", of.display_name()) } else { expression.clone() })
         }
         ColumnDefault::Identity { sequence, .. } => {
             let name = crate::functions::cast::relation_name(context, sequence.0);

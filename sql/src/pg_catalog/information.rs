@@ -547,7 +547,7 @@ fn column_of_table(context: &Context, table: &Table, column: &Column) -> Vec<Val
             (None, context.catalog.sequence(*sequence).map(|sequence| (kind, sequence.clone())), None)
         }
         Some(ColumnDefault::Generated(expression)) => (None, None, Some(expression.clone())),
-        Some(default) => (definition::default_text(context, default), None, None),
+        Some(default) => (definition::default_text(context, default, column.data_type), None, None),
         None => (None, None, None),
     };
     column_row(

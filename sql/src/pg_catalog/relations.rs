@@ -109,7 +109,7 @@ pub(super) const RELATIONS: &[Relation] = &[
                 for column in columns_of(&table).filter(|column| !column.dropped) {
                     let shown = match &column.default {
                         Some(ColumnDefault::Identity { .. }) | None => None,
-                        Some(default) => definition::default_text(context, default),
+                        Some(default) => definition::default_text(context, default, column.data_type),
                     };
                     if let Some(expression) = shown {
                         out.push(vec![

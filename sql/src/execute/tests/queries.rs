@@ -25,7 +25,7 @@ fn numbers(values: &[Option<i32>]) -> Vec<Row> {
 
 fn subquery(kind: SubqueryKind, plan: Box<Plan>, outer: Vec<Expr>, ty: Type) -> Expr {
     let query = Query::Physical { plan: Arc::new(*plan), outer };
-    Expr::new(Kind::Subquery(Box::new(Subquery { kind, query })), ty)
+    Expr::new(Kind::Subquery(Box::new(Subquery { kind, query, text: "".into() })), ty)
 }
 
 /// `column [NOT] IN (these)`.

@@ -123,7 +123,7 @@ impl Decorrelate<'_> {
             },
             _ => return None,
         };
-        let Subquery { kind, query: Query::Logical(query) } = subquery.as_ref() else { return None };
+        let Subquery { kind, query: Query::Logical(query), text: _ } = subquery.as_ref() else { return None };
         if has_effects(query) {
             return None;
         }
