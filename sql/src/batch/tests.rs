@@ -1,3 +1,5 @@
+//! What batches, vectors and key tables compute, against values one at a time.
+
 use model::{
     Type, Value,
     key::KeyPart,

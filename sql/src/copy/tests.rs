@@ -1,3 +1,5 @@
+//! COPY rows in and out: every value survives, and what is malformed is refused.
+
 use model::{Code, Type, Value, types::Scalar, value};
 use proptest::prelude::*;
 

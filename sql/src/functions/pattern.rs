@@ -3,7 +3,7 @@
 //! Invariants:
 //! - Matching takes time linear in the text: LIKE is a two-pointer match, regular expressions run on an automaton. What an
 //!   automaton cannot do (back references, look-around) is `0A000`, never an approximation.
-//! - A compiled expression is kept per thread; the cache is bounded by [`CACHE_MAX`].
+//! - A compiled expression is kept per thread; the cache is bounded by `CACHE_MAX`.
 
 use std::{cell::RefCell, rc::Rc};
 

@@ -1,6 +1,6 @@
 //! Texts and bytes: cutting, joining, padding, case, encodings, digests.
 //!
-//! Positions and lengths count characters, 1-based, as in PostgreSQL. A result over [`TEXT_BYTES_MAX`] is `54000` before
+//! Positions and lengths count characters, 1-based, as in PostgreSQL. A result over `TEXT_BYTES_MAX` is `54000` before
 //! memory is taken for it.
 
 use base64::{DecodeError, Engine as _, engine::general_purpose::STANDARD};

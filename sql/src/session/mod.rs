@@ -1,4 +1,4 @@
-//! Sessions: what a door does with SQL. One [`Session`] per connection, one [`Engine`] per server.
+//! Sessions: what a door does with SQL. One [`Session`] per connection, one `Engine` per server.
 //!
 //! How a wire uses it (all `async` functions are cancelled by [`CancelHandle::cancel`] or by dropping them):
 //!

@@ -65,7 +65,7 @@ impl KeyTable {
     }
 
     /// The number of each row's key; new keys get the next numbers. With `skip_nulls` a row with a null in its key gets
-    /// [`NOT_FOUND`].
+    /// `NOT_FOUND`.
     pub fn insert(&mut self, columns: &[&Column], rows: usize, skip_nulls: bool, numbers: &mut Vec<Found>) {
         numbers.clear();
         numbers.reserve(rows);
@@ -134,7 +134,7 @@ impl KeyTable {
         }
     }
 
-    /// The number of each row's key, [`NOT_FOUND`] for keys that are not there and, with `skip_nulls`, keys with a null.
+    /// The number of each row's key, `NOT_FOUND` for keys that are not there and, with `skip_nulls`, keys with a null.
     pub fn find(&self, columns: &[&Column], rows: usize, skip_nulls: bool, numbers: &mut Vec<Found>) {
         numbers.clear();
         numbers.reserve(rows);

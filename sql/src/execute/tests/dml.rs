@@ -1,3 +1,5 @@
+//! INSERT, UPDATE, DELETE and their clauses, as plans.
+
 use std::sync::Arc;
 
 use model::{

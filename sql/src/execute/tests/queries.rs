@@ -1,3 +1,5 @@
+//! Whole queries, as plans.
+
 use std::sync::Arc;
 
 use model::{Code, Result, Type, Value};

@@ -1,3 +1,5 @@
+//! Joins, grouping, sorting and set operations, as plans.
+
 use model::{Code, Type, Value, value::Numeric};
 use proptest::prelude::*;
 

@@ -1,3 +1,5 @@
+//! Scans: key ranges, indexes and filters, as plans.
+
 use std::sync::Arc;
 
 use model::{
