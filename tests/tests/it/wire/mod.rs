@@ -9,6 +9,22 @@ use tests::wire::{self, Message, Wire};
 
 use crate::subject::Subject;
 
+/// Cases whose traces differ today, and why. One that has become equal fails until it is taken off.
+const KNOWN_DIFFERENCES: &[(&str, &str)] = &[
+    ("W13 LISTEN x", "LISTEN is refused with 0A000"),
+    (
+        "SQ19 after an error everything up to Sync is skipped",
+        "a constant division fails at Execute, not at Bind",
+    ),
+    ("W12 extended", "a constant division fails at Execute, not at Bind"),
+    ("W26 an unknown code", "a wrong result format fails at Bind, not at the first Execute"),
+    (
+        "W28 a portal across Syncs of a block",
+        "the tag of a suspended portal counts all rows, not those of the last Execute",
+    ),
+    ("a binary int of three bytes", "22P03 for too few bytes, 08P01 in PostgreSQL"),
+];
+
 /// The server and the truth, started once for all cases of this file.
 struct Both {
     subject: Subject,
@@ -34,18 +50,21 @@ impl Both {
 /// Sends the same frames to both and collects the differences of their traces.
 struct Cases<'a> {
     both: &'a Both,
+    ran: Vec<String>,
+    differing: Vec<String>,
     differences: Vec<String>,
     count: usize,
 }
 
 impl<'a> Cases<'a> {
     fn new(both: &'a Both) -> Cases<'a> {
-        Cases { both, differences: Vec::new(), count: 0 }
+        Cases { both, ran: Vec::new(), differing: Vec::new(), differences: Vec::new(), count: 0 }
     }
 
     /// `rounds`: each is sent as one packet and ends with as many ReadyForQuery as it contains Query and Sync frames.
     fn equal(&mut self, name: &str, setup: &[&str], rounds: &[Vec<u8>]) {
         self.count += 1;
+        self.ran.push(name.to_owned());
         let (mut ours, mut theirs) = self.both.connect();
         let mut traces = [String::new(), String::new()];
         for (wire, trace) in [&mut ours, &mut theirs].into_iter().zip(&mut traces) {
@@ -63,6 +82,7 @@ impl<'a> Cases<'a> {
             }
         }
         if traces[0] != traces[1] {
+            self.differing.push(name.to_owned());
             self.differences
                 .push(format!("== {name}\n-- PostgreSQL\n{}-- Keystead\n{}", traces[1], traces[0]));
         }
@@ -70,7 +90,21 @@ impl<'a> Cases<'a> {
 
     fn done(self, at_least: usize) {
         assert!(self.count >= at_least, "only {} cases ran", self.count);
-        let differences = &self.differences;
+        let is_known = |name: &str| KNOWN_DIFFERENCES.iter().any(|(known, _)| *known == name);
+        for (name, why) in
+            KNOWN_DIFFERENCES.iter().filter(|(known, _)| self.ran.iter().any(|ran| ran == known))
+        {
+            let is_oracle = crate::subject::is_oracle();
+            assert!(
+                is_oracle || self.differing.iter().any(|differs| differs == name),
+                "{name} is equal now: take it off the list"
+            );
+            println!("known difference: {name}: {why}");
+        }
+        let differences: Vec<&str> = (self.differing.iter().zip(&self.differences))
+            .filter(|(name, _)| !is_known(name))
+            .map(|(_, difference)| difference.as_str())
+            .collect();
         assert!(
             differences.is_empty(),
             "{} of {} differ:\n{}",
@@ -78,7 +112,7 @@ impl<'a> Cases<'a> {
             self.count,
             differences.join("\n")
         );
-        println!("{} wire cases equal", self.count);
+        println!("{} wire cases equal", self.count - self.differing.len());
     }
 }
 
