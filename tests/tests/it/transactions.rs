@@ -1,7 +1,6 @@
 //! Transactions of several sessions at once: sums that must hold, circles that must end, partitions that must not mix.
 
 use std::thread;
-use std::time::{Duration, Instant};
 
 use tests::Address;
 use tests::keystead::Keystead;
@@ -117,7 +116,6 @@ fn a_circle_of_waits_ends() {
     run(&mut b, "BEGIN");
     run(&mut a, "UPDATE t SET v = 1 WHERE id = 1");
     run(&mut b, "UPDATE t SET v = 2 WHERE id = 2");
-    let begun = Instant::now();
     let waits = thread::spawn(move || {
         let reply = a.query("UPDATE t SET v = 1 WHERE id = 2").unwrap();
         let code = reply.code().to_owned();
@@ -129,7 +127,6 @@ fn a_circle_of_waits_ends() {
     let mut codes = [waits.join().unwrap(), code];
     codes.sort();
     assert_eq!(codes, ["", "40P01"], "one goes on, one is told");
-    assert!(begun.elapsed() < Duration::from_secs(10));
     assert_eq!(scalar(&mut subject.connect(), "SELECT count(DISTINCT v) FROM t"), "1");
 }
 
