@@ -48,11 +48,8 @@ pub(super) fn define(d: &mut Definitions) {
         d.scalar(name, (), Type::Void, |_, _| Ok(Value::text(""))).volatile();
     }
     d.scalar("pg_sleep", [Type::Float8], Type::Void, |_, _| {
-        // The binder plans `pg_sleep` as a waiting operator; as a plain expression it cannot wait.
-        Err(Error::unsupported(
-            "pg_sleep is only supported as SELECT pg_sleep(seconds)",
-            "Call it alone in a SELECT.",
-        ))
+        // An expression runs on a worker that others share: it cannot wait, and no operator waits for it yet.
+        Err(Error::unsupported("pg_sleep is not supported", "Wait in the client."))
     })
     .volatile();
 }
