@@ -305,6 +305,16 @@ pub fn run(arguments: &[&str]) -> io::Result<std::process::Output> {
     process.wait_with_output()
 }
 
+/// Starts the binary with pipes on all three sides, for commands that are fed or interrupted.
+pub fn spawn(arguments: &[&str]) -> io::Result<Child> {
+    clean_command()?
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
 /// Sends a signal by name, through the shell's own `kill`: this crate has no unsafe code, and a bare system no such
 /// program.
 pub fn signal(pid: u32, name: &str) -> io::Result<()> {

@@ -324,8 +324,9 @@ pub(crate) fn written(context: &Context, value: &Value, of: Type) -> String {
             None => oid_or_dash(*oid),
         },
         (Value::Oid(oid), Type::Regnamespace) => {
-            let schema = context.catalog.schema(model::id::SchemaId(*oid));
-            schema.map_or_else(|| oid_or_dash(*oid), |schema| super::text::quote_identifier(&schema.name))
+            let mut schemas = crate::pg_catalog::namespaces(context).into_iter();
+            let schema = schemas.find(|(id, _, _)| id == oid);
+            schema.map_or_else(|| oid_or_dash(*oid), |(_, name, _)| super::text::quote_identifier(&name))
         }
         (Value::Oid(oid), Type::Regrole) => {
             let role = context.catalog.role(model::id::RoleId(*oid));
@@ -396,15 +397,28 @@ fn named(context: &Context, source: &str, to: Type) -> Result<Value> {
             Ok((data_type, _)) => Ok(Value::Oid(data_type.oid())),
             Err(_) => missing(Code::UndefinedObject, "type"),
         },
-        Type::Regnamespace => match context.catalog.find_schema(context.database, source) {
-            Some(schema) => Ok(Value::Oid(schema.id.0)),
-            None => missing(Code::InvalidSchemaName, "schema"),
-        },
-        Type::Regrole => match context.catalog.find_role(source) {
+        Type::Regnamespace => {
+            let name = single_name(source)?;
+            let mut schemas = crate::pg_catalog::namespaces(context).into_iter();
+            match schemas.find(|(_, schema, _)| *schema == name) {
+                Some((id, _, _)) => Ok(Value::Oid(id)),
+                None => missing(Code::InvalidSchemaName, "schema"),
+            }
+        }
+        Type::Regrole => match context.catalog.find_role(&single_name(source)?) {
             Some(role) => Ok(Value::Oid(role.id.0)),
             None => missing(Code::UndefinedObject, "role"),
         },
         _ => missing(Code::UndefinedFunction, "function"),
+    }
+}
+
+/// A name without a schema before it, folded and unquoted as in a statement.
+fn single_name(source: &str) -> Result<String> {
+    let mut parts = super::session::split_identifier(source)?;
+    match (parts.pop(), parts.is_empty()) {
+        (Some(name), true) => Ok(name),
+        _ => Err(Error::new(Code::InvalidName, "invalid name syntax")),
     }
 }
 

@@ -124,8 +124,8 @@ pub(crate) fn derived_oid(of: u32, kind: &str, name: &str) -> u32 {
     0x8000_0000 | xxh3_64(format!("{of}/{kind}/{name}").as_bytes()) as u32
 }
 
-/// The types and names of all schemas as `pg_namespace` knows them: (oid, name, owner).
-fn namespaces(context: &Context) -> Vec<(u32, String, RoleId)> {
+/// All schemas as `pg_namespace` knows them: (oid, name, owner).
+pub(crate) fn namespaces(context: &Context) -> Vec<(u32, String, RoleId)> {
     let ours = context
         .catalog
         .schemas(context.database)

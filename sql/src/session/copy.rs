@@ -169,6 +169,13 @@ impl Session {
                 "COPY with atomic = off cannot run inside a transaction block",
             ));
         }
+        self.note_said(&portal.prepared.parsed.text, &[])?;
+        if !options.atomic && self.has_name() {
+            return Err(Error::unsupported(
+                "COPY with atomic = off is many commands and cannot have one name",
+                "Reset keystead.command_id, or copy in parts that are named one by one.",
+            ));
+        }
         let statement = self.begin_statement_over(true);
         let runtime = self.runtime(&statement, Vec::new(), cancel.clone());
         let from = CopyFrom::new(&table, &columns, &options, &runtime)?;
@@ -287,6 +294,7 @@ impl Session {
         let handle = self.cancel.clone();
         let cancel = handle.resume(&copying.cancel);
         let deadline = copying.deadline;
+        self.note_copied(data);
         let written = handle.guard(&cancel, deadline, copying.from.write(data)).await;
         handle.end();
         written?;

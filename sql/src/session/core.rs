@@ -37,6 +37,8 @@ pub struct Session {
     pub(super) statements: HashMap<String, Prepared>,
     pub(super) portals: HashMap<String, Portal>,
     pub(super) transaction: Option<Transaction>,
+    /// The name of the next command and what it is made of.
+    pub(super) named: Option<super::name::Named>,
     pub(super) notices: Vec<Notice>,
     /// More statements follow in the same implicit transaction.
     pub(super) more_follows: bool,
@@ -109,6 +111,7 @@ impl Session {
             statements: HashMap::new(),
             portals: HashMap::new(),
             transaction: None,
+            named: None,
             notices: Vec::new(),
             more_follows: false,
             copying: None,

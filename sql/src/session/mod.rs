@@ -173,6 +173,7 @@ mod core;
 mod definition;
 mod door;
 mod message;
+mod name;
 mod planning;
 mod portal;
 mod run;

@@ -138,6 +138,7 @@ impl Session {
         }
         if planned.writes {
             self.check_writable(planned)?;
+            self.note_said(&portal.prepared.parsed.text, &portal.parameters)?;
             if planned.command == Command::Select {
                 // Rows are locked to the end of a transaction, if only of this statement's own.
                 self.ensure_transaction(false, true);
@@ -214,6 +215,7 @@ impl Session {
         let write = Write::Program { table: update.table().id, key: key.into(), program, returning: false };
         match self.send(update.partition().clone(), Vec::new(), vec![write], None).await? {
             Outcome::Applied(receipt) => {
+                self.use_name();
                 let rows = match receipt.effects.first() {
                     Some(Effect::Rows(rows)) => *rows,
                     Some(Effect::Row(_)) => 1,

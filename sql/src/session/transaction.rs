@@ -11,8 +11,8 @@ use std::{sync::Arc, time::Duration};
 use model::{
     Code, Error, Result,
     catalog::{Catalog, Change},
-    command::{Command, Condition, Identity, Outcome, Receipt, Rejection},
-    id::{CommandId, PartitionId},
+    command::{Command, Condition, Outcome, Receipt, Rejection},
+    id::PartitionId,
     port::Dispatch,
     time::Timestamp,
 };
@@ -228,6 +228,7 @@ impl Session {
     pub(super) async fn roll_back(&mut self) {
         self.portals.retain(|_, portal| portal.is_held());
         let Some(transaction) = self.transaction.take() else { return };
+        self.end_said();
         self.settings.end(false);
         if let Some((partition, set)) = transaction.state.lock_set() {
             // If the owner does not answer, the set dies of its lease.
@@ -245,6 +246,7 @@ impl Session {
         if let Some((partition, set)) = state.lock_set() {
             let _ = self.engine.dispatch.unlock(&partition, set, None).await;
         }
+        self.end_said();
         self.settings.end(result.is_ok());
         result
     }
@@ -271,7 +273,10 @@ impl Session {
         }
         let outcome = self.send(partition, conditions, writes, state.lock_set().map(|(_, set)| set)).await;
         let error = match outcome {
-            Ok(Outcome::Applied(_)) => return Ok(()),
+            Ok(Outcome::Applied(_)) => {
+                self.use_name();
+                return Ok(());
+            }
             Ok(Outcome::Rejected(rejection)) => self.rejection_error(&rejection),
             Err(error) => error,
         };
@@ -290,7 +295,7 @@ impl Session {
         writes: Vec<model::command::Write>,
         locks: Option<model::command::LockSet>,
     ) -> Result<Outcome> {
-        let identity = self.identity(&writes)?;
+        let identity = self.identity();
         let command = Command {
             identity,
             time_left: None,
@@ -303,19 +308,6 @@ impl Session {
         };
         let wait = self.lock_wait();
         self.engine.dispatch.execute(command, wait).await
-    }
-
-    /// The identity of the next command: the name that `keystead.command_id` gave it, once.
-    fn identity(&mut self, writes: &[model::command::Write]) -> Result<Identity> {
-        let named = self.settings.get("keystead.command_id");
-        if named.is_empty() {
-            let (node, boot) = self.engine.dispatch.gateway();
-            return Ok(Identity::unassigned(node, boot));
-        }
-        let id: CommandId = named.parse()?;
-        self.settings.force("keystead.command_id", "");
-        let fingerprint = fingerprint(writes);
-        Ok(Identity::Named { id, attempt: 1, fingerprint, remember_secs: 7 * 86_400 })
     }
 
     /// How long locks are waited for.
@@ -368,12 +360,14 @@ impl Session {
                         Rejection::RowChanged { .. }
                         | Rejection::RowMissing { .. }
                         | Rejection::RangeChanged { .. }
-                        | Rejection::DescriptorChanged { .. } => Ok(Committed::Again(error)),
+                        | Rejection::DescriptorChanged { .. }
+                        | Rejection::Superseded => Ok(Committed::Again(error)),
                         _ => Err(error),
                     };
                 }
             }
         }
+        self.use_name();
         Ok(Committed::Done)
     }
 
@@ -450,10 +444,4 @@ fn split(writes: Overlay) -> Vec<Overlay> {
         parts.entry(partition.clone()).or_default().write(&partition, table, key, entry.base, entry.row);
     }
     parts.into_values().collect()
-}
-
-/// What makes two bodies under one name the same.
-fn fingerprint(writes: &[model::command::Write]) -> u128 {
-    let body = format!("{writes:?}");
-    model::command::range_digest([(body.as_bytes(), model::id::Revision::default())])
 }

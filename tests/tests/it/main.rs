@@ -1,5 +1,6 @@
 //! One binary of end-to-end tests: the code checks itself, then the server is asked from outside.
 
+mod cli;
 mod crash;
 mod damage;
 mod doors;

@@ -217,3 +217,51 @@ fn an_unknown_outcome_is_learned_by_the_name_of_its_command() {
     let reply = wire.query(&format!("SELECT command_status('{other}')")).unwrap();
     assert_ne!(reply.scalar(), Some(told.as_str()), "a name never used has no outcome");
 }
+
+/// Numbers, times, hidden row keys and values computed from rows differ when a statement runs again; its text does not.
+#[test]
+fn a_named_command_said_again_changes_nothing_whatever_the_session_makes_of_it() {
+    let server = Keystead::start().unwrap();
+    let mut wire = server.connect().unwrap();
+    run(&mut wire, "CREATE TABLE t (number bigserial, v int, at timestamptz DEFAULT clock_timestamp())");
+    run(&mut wire, "CREATE TABLE k (id int PRIMARY KEY)");
+    run(&mut wire, "INSERT INTO t (v) VALUES (1), (2)");
+    let state = |wire: &mut Wire| {
+        scalar(wire, "SELECT string_agg(concat_ws('/', number, v, at), ' ' ORDER BY number) FROM t")
+    };
+    let scripts: [&[&str]; 5] = [
+        &["INSERT INTO t (v) VALUES (5)"],
+        &["UPDATE t SET v = v + 1"],
+        &["BEGIN", "INSERT INTO t (v) VALUES (7)", "UPDATE t SET v = v * 2 WHERE v > 2", "COMMIT"],
+        &["DELETE FROM t WHERE v = (SELECT max(v) FROM t)"],
+        &["INSERT INTO t (v) SELECT v + 10 FROM t"],
+    ];
+    for (number, script) in scripts.iter().enumerate() {
+        let name = format!("SET keystead.command_id = '0190a5b2-7c3d-4e1f-8a9b-00000000000{number}'");
+        let before = state(&mut wire);
+        run(&mut wire, &name);
+        script.iter().for_each(|statement| run(&mut wire, statement));
+        let after = state(&mut wire);
+        assert_ne!(before, after, "{script:?}");
+        // From another connection, as after a lost answer.
+        let mut other = server.connect().unwrap();
+        run(&mut other, &name);
+        script.iter().for_each(|statement| run(&mut other, statement));
+        assert_eq!(state(&mut wire), after, "{script:?} was done twice");
+        // The name is used up: what follows has none.
+        run(&mut other, "UPDATE t SET v = v + 1");
+        assert_ne!(state(&mut wire), after);
+    }
+
+    // What was refused binds nothing: the name may be used for something else.
+    let name = "SET keystead.command_id = '0190a5b2-7c3d-4e1f-8a9b-0000000000ff'";
+    run(&mut wire, "INSERT INTO k VALUES (1)");
+    run(&mut wire, name);
+    assert_eq!(wire.query("INSERT INTO k VALUES (1)").unwrap().code(), "23505");
+    run(&mut wire, name);
+    run(&mut wire, "INSERT INTO k VALUES (2)");
+    let mut other = server.connect().unwrap();
+    run(&mut other, name);
+    assert_ne!(other.query("INSERT INTO k VALUES (3)").unwrap().code(), "", "another body under a used name");
+    assert_eq!(scalar(&mut wire, "SELECT sum(id) FROM k"), "3");
+}

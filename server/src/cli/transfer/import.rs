@@ -26,8 +26,13 @@ const SHOWN_MAX: u64 = 10;
 /// How far an import has come, kept beside its file.
 #[derive(Serialize, Deserialize, Default, Clone, PartialEq, Debug)]
 struct Place {
-    table: String,
+    /// Of the table that was there: a new one of the same name begins anew.
+    table: u32,
     file_bytes: u64,
+    /// When the file was last changed, in nanoseconds since 1970.
+    file_changed: u64,
+    /// Drawn at random; part of the names of this import's commands.
+    import: u64,
     bytes: u64,
     rows: u64,
     skipped: u64,
@@ -39,6 +44,8 @@ struct Import<'a> {
     options: &'a ImportOptions,
     place: Place,
     place_file: Option<PathBuf>,
+    /// An earlier run may have sent the next chunk without noting it.
+    may_be_there: bool,
     progress: ProgressBar,
 }
 
@@ -52,12 +59,21 @@ pub(crate) fn import(options: &ImportOptions) -> Result<(), Failure> {
         .map_err(|_| Failure::new(Kind::Usage, "the delimiter must be one ASCII character"))?;
 
     let mut source: Box<dyn Read> = Box::new(io::stdin());
-    let mut place = Place { table: options.table.clone(), ..Place::default() };
+    let mut import = [0; 8];
+    crate::auth::scram::random(&mut import)?;
+    let mut place = Place {
+        table: table_id(&mut client, &options.table)?,
+        import: u64::from_le_bytes(import),
+        ..Place::default()
+    };
     let place_file = (!is_stdin).then(|| place_beside(&options.file));
+    let mut may_be_there = false;
     let mut header = Vec::new();
     if !is_stdin {
         let mut file = fs::File::open(&options.file).map_err(of_file)?;
-        place.file_bytes = file.metadata().map_err(of_file)?.len();
+        let facts = file.metadata().map_err(of_file)?;
+        place.file_bytes = facts.len();
+        place.file_changed = changed(&facts);
         header = if layout == Layout::Csv && !options.no_header {
             read_header(&file, delimiter).map_err(of_file)?
         } else {
@@ -65,11 +81,12 @@ pub(crate) fn import(options: &ImportOptions) -> Result<(), Failure> {
         };
         let earlier = place_file.as_deref().filter(|_| !options.restart).and_then(read_place);
         if let Some(earlier) = earlier
-            && earlier.table == place.table
-            && earlier.file_bytes == place.file_bytes
+            && (earlier.table, earlier.file_bytes, earlier.file_changed)
+                == (place.table, place.file_bytes, place.file_changed)
         {
             eprintln!("going on after row {} of an earlier import", earlier.rows + earlier.skipped);
             place = earlier;
+            may_be_there = true;
         }
         file.seek(SeekFrom::Start(place.bytes)).map_err(of_file)?;
         source = Box::new(io::BufReader::with_capacity(256 << 10, file));
@@ -99,7 +116,11 @@ pub(crate) fn import(options: &ImportOptions) -> Result<(), Failure> {
         names.join(", ")
     );
     let progress = progress_bar(place.file_bytes);
-    let mut import = Import { client, copy, options, place, place_file, progress };
+    if let (Some(_), false) = (&place_file, may_be_there) {
+        // The names of the commands must be known before the first is sent.
+        note(place_file.as_deref(), &place)?;
+    }
+    let mut import = Import { client, copy, options, place, place_file, may_be_there, progress };
     import.run(&mut rows)
 }
 
@@ -149,10 +170,16 @@ impl Import<'_> {
         }
     }
 
-    /// Sends rows as one statement; if it is refused, halves until the row at fault is alone.
+    /// Sends rows as one statement under a name; if it is refused, halves until the row at fault is alone.
     fn send(&mut self, rows: &[Row]) -> Result<(), Failure> {
-        if rows.is_empty() {
-            return Ok(());
+        let Some(first) = rows.first() else { return Ok(()) };
+        if self.place_file.is_some() {
+            let name = command_name(self.place.import, first.number, rows.len() as u64);
+            if self.may_be_there && is_applied(&mut self.client, &name)? {
+                self.place.rows += rows.len() as u64;
+                return Ok(());
+            }
+            self.client.query(&format!("SET keystead.command_id = '{name}'"), |_| {})?;
         }
         let data: Vec<u8> = rows.iter().flat_map(|row| row.line.iter().copied()).collect();
         match self.client.query_with_input(&self.copy, Some(&mut data.as_slice()), &mut |_| ()) {
@@ -192,15 +219,52 @@ impl Import<'_> {
     /// Writes down how far the file is in the table.
     fn note(&mut self, end: u64) -> Result<(), Failure> {
         self.place.bytes = end;
+        self.may_be_there = false;
         self.progress.set_position(end);
-        let Some(path) = &self.place_file else { return Ok(()) };
-        let written = serde_json::to_vec(&self.place).map_err(io::Error::from).and_then(|bytes| {
-            let unfinished = path.with_extension("new");
-            fs::write(&unfinished, bytes)?;
-            fs::rename(&unfinished, path)
-        });
-        written.map_err(|error| Failure::from_io(path.display(), &error))
+        note(self.place_file.as_deref(), &self.place)
     }
+}
+
+/// Writes a place beside its file, whole or not at all.
+fn note(path: Option<&Path>, place: &Place) -> Result<(), Failure> {
+    let Some(path) = path else { return Ok(()) };
+    let written = serde_json::to_vec(place).map_err(io::Error::from).and_then(|bytes| {
+        let unfinished = path.with_extension("new");
+        fs::write(&unfinished, bytes)?;
+        fs::rename(&unfinished, path)
+    });
+    written.map_err(|error| Failure::from_io(path.display(), &error))
+}
+
+/// The name of the command that brings in `count` rows from row `first` on: the same whenever the import is run again.
+/// 60 bits of the import, 40 of the row, 20 of the count, laid out as a UUID of version 4.
+fn command_name(import: u64, first: u64, count: u64) -> String {
+    let rows = ((first & 0xff_ffff_ffff) << 20) | (count & 0xf_ffff);
+    format!(
+        "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+        import as u32,
+        (import >> 32) as u16,
+        (import >> 48) & 0xfff,
+        0x8000 | (rows >> 48),
+        rows & 0xffff_ffff_ffff,
+    )
+}
+
+fn is_applied(client: &mut Client, name: &str) -> Result<bool, Failure> {
+    let rows = client.rows(&format!("SELECT command_status('{name}')"))?;
+    Ok(rows.first().and_then(|row| row.first()?.as_deref()) == Some("applied"))
+}
+
+fn table_id(client: &mut Client, table: &str) -> Result<u32, Failure> {
+    let name = quote(&quoted_table(table), '\'');
+    let rows = client.rows(&format!("SELECT {name}::regclass::oid"))?;
+    let id = rows.first().and_then(|row| row.first()?.as_deref()?.parse().ok());
+    id.ok_or_else(|| Failure::new(Kind::Answer, format!("{table} has no id")))
+}
+
+fn changed(facts: &fs::Metadata) -> u64 {
+    let since = facts.modified().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    since.map_or(0, |time| time.as_nanos() as u64)
 }
 
 /// Whether a row is at fault, rather than the statement or the server.

@@ -3,6 +3,7 @@
 //! Invariants:
 //! - Import sends bounded chunks, each one statement: a chunk is in the table whole or not at all. After each chunk the
 //!   place in the file is written beside it (`FILE.keystead-import`), so that the same command goes on where it stopped.
+//!   A chunk is a command named by its rows: one that was applied, but not noted, is not applied again.
 //! - A row that the server refuses is found by halving its chunk, counted, and left out; skipped rows make the exit code 1.
 //! - Export reads one statement: one state of the table.
 
