@@ -13,6 +13,7 @@
 use std::{fs, io, net::SocketAddr, os::unix::fs::DirBuilderExt, path::Path, sync::Arc, time::Duration};
 
 use model::{port::Dispatch, time::Clock};
+use storage::{cut, directory::Directory};
 use tokio::{net::TcpListener, sync::Semaphore};
 use tracing::{error, info};
 
@@ -74,9 +75,9 @@ impl Server {
     /// Starts everything.
     pub async fn start(config: Config, bootstrap: Bootstrap) -> Result<Self, Failure> {
         raise_descriptors(&config);
-        let is_new = prepare_directory(&config.data)?;
+        prepare_directory(&config.data)?;
         let listeners = Listeners::bind(&config).await?;
-        let (secrets, first) = secrets(&config.data, is_new, &bootstrap)?;
+        let (secrets, first) = secrets(&config.data, &bootstrap)?;
         let tls = match (&config.tls.cert, &config.tls.key) {
             (Some(cert), Some(key)) => Some(Tls::open(cert, key)?),
             _ => None,
@@ -219,8 +220,8 @@ fn raise_descriptors(config: &Config) {
     }
 }
 
-/// Makes the directory if it is not there; answers whether nothing is in it.
-fn prepare_directory(data: &Path) -> Result<bool, Failure> {
+/// Makes the directory if it is not there, durably: what is synced in it later must not go with its name.
+fn prepare_directory(data: &Path) -> Result<(), Failure> {
     let cannot = |error: io::Error| {
         let failure = Failure::from_io(format!("data directory {}", data.display()), &error);
         match failure.kind() {
@@ -229,21 +230,44 @@ fn prepare_directory(data: &Path) -> Result<bool, Failure> {
         }
     };
     match fs::DirBuilder::new().mode(0o700).recursive(true).create(data) {
+    let missing: Vec<&Path> =
+        data.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.is_dir()).collect();
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(error)),
         Ok(()) | Err(_) => {}
     }
-    let mut entries = fs::read_dir(data).map_err(cannot)?;
-    Ok(entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == "lost+found")))
+    for made in missing.into_iter().rev() {
+        sync_name(made).map_err(cannot)?;
+    }
+    // A start that was cut short may have made it without a sync.
+    if !data.join("secrets.json").is_file() {
+        sync_name(&fs::canonicalize(data).map_err(cannot)?).map_err(cannot)?;
+    }
+    fs::read_dir(data).map(drop).map_err(cannot)
 }
 
-/// The secrets of the directory; new ones if it is empty.
-fn secrets(data: &Path, is_new: bool, bootstrap: &Bootstrap) -> Result<(Secrets, Option<Admin>), Failure> {
-    if !is_new {
+/// Makes a directory's name durable. Where the one above may not be read, whoever made the name has to see to it.
+fn sync_name(path: &Path) -> io::Result<()> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match fs::File::open(above) {
+        Ok(above) => above.sync_all(),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The secrets of the directory; new ones at a first start, also one that goes on after another was cut short.
+fn secrets(data: &Path, bootstrap: &Bootstrap) -> Result<(Secrets, Option<Admin>), Failure> {
+    let is_begun = data.join("secrets.json").is_file();
+    let is_fresh = !is_begun && Directory::is_fresh(data).map_err(model::Error::from)?;
+    if !is_fresh {
         return Ok((Secrets::open(data)?, None));
     }
     let admin = Admin::new(bootstrap.user.as_deref().unwrap_or("admin"), bootstrap.password.clone())?;
     admin.write(data).map_err(|error| Failure::from_io(data.join("admin.json").display(), &error))?;
-    Ok((Secrets::create(data, &admin)?, Some(admin)))
+    cut::point("first.admin");
+    let secrets = Secrets::create(data, &admin)?;
+    cut::point("first.secrets");
+    Ok((secrets, Some(admin)))
 }
 
 fn node_options(

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::mpsc};
 
 use crate::{
+    cut,
     engine::{Engine, Keyspace},
     error::{Error, Result},
     log::{GroupId, Log},
@@ -50,15 +51,19 @@ pub fn run(engine: &Engine, log: &Log, parts: &[Part]) -> Result<BTreeMap<GroupI
     if applied.is_empty() {
         return Ok(BTreeMap::new());
     }
+    cut::point("checkpoint.before");
     if engine.journals() > JOURNALS_MAX {
         for part in parts {
             engine.flush(&part.keyspace)?;
         }
+        cut::point("checkpoint.flushed");
     }
     engine.persist()?;
+    cut::point("checkpoint.synced");
     let (sender, receiver) = mpsc::channel();
     log.checkpoint(&applied, Box::new(move |result| drop(sender.send(result))))?;
     receiver.recv().map_err(|_| Error::LogClosed)??;
+    cut::point("checkpoint.noted");
     let purge = parts.iter().filter_map(|part| {
         let upto = purge_upto(*applied.get(&part.group)?, &part.bounds)?;
         Some((part.group, upto))

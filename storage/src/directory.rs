@@ -27,7 +27,10 @@ use std::{
 use model::id::{Boot, NodeId};
 use parking_lot::Mutex;
 
-use crate::error::{Error, Result};
+use crate::{
+    cut,
+    error::{Error, Result},
+};
 
 /// The format that is written.
 const FORMAT: u32 = 1;
@@ -152,6 +155,12 @@ impl Directory {
     /// Whose a directory is, without opening it; none if it has no identity.
     pub fn peek(path: &Path) -> Result<Option<Identity>> {
         read_identity(path)
+    }
+
+    /// Whether a directory that is there is nobody's yet, so that a first start may write into it: it has no identity,
+    /// and holds nothing or what a first start left that was cut short.
+    pub fn is_fresh(path: &Path) -> Result<bool> {
+        Ok(read_identity(path)?.is_none() && check_empty(path).is_ok())
     }
 
     /// The process that has a directory open, if one has.
@@ -287,7 +296,9 @@ fn write_identity(path: &Path, identity: &Identity) -> Result<()> {
     let mut file = File::create(&new).map_err(|error| Error::io("create", &new, error))?;
     let written = file.write_all(identity_text(identity).as_bytes()).and_then(|()| file.sync_all());
     written.map_err(|error| Error::io("write", &new, error))?;
+    cut::point("identity.written");
     fs::rename(&new, &name).map_err(|error| Error::io("replace", &name, error))?;
+    cut::point("identity.renamed");
     let directory = File::open(path).and_then(|directory| directory.sync_all());
     directory.map_err(|error| Error::io("sync", path, error))
 }

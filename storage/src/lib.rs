@@ -10,13 +10,14 @@
 //! 5. [`checkpoint`] syncs the [`engine`] and lets the log forget what is in it.
 //!
 //! [`recovery`] puts engine and log together again at the next start. [`catalog`] is the same for the control group; [`directory`] is the folder all of it lies in; [`standalone`] is one shard
-//! without a log, for tests of what stands above.
+//! without a log, for tests of what stands above; [`cut`] names the places at which a crash test ends the process.
 //!
 //! Always true here: no network, no async runtime, no reading of clocks; fjall only in [`engine`].
 
 pub mod catalog;
 pub mod checkpoint;
 pub mod codec;
+pub mod cut;
 pub mod directory;
 pub mod engine;
 pub mod error;

@@ -12,6 +12,7 @@ use storage::{
     catalog::CONTROL,
     checkpoint::{self, Bounds, Part},
     engine::Engine,
+    cut,
     log::{GroupId, Log},
 };
 use tokio::sync::watch;
@@ -111,6 +112,7 @@ async fn checkpoint(work: &Work, keep_entries: u64) -> Result<()> {
 /// What a checkpoint made now is about.
 pub(super) fn checkpoint_parts(control: &Control, owners: &[Arc<Owner>], keep_entries: u64) -> Vec<Part> {
     let bounds = Bounds { keep_entries, ..Bounds::default() };
+            cut::point("purge.asked");
     let state = control.replica().state();
     let first = Part {
         group: GroupId(CONTROL.0),

@@ -11,7 +11,7 @@ use std::{
 
 use model::id::{Boot, NodeId};
 use parking_lot::Mutex;
-use storage::{directory::Directory, engine::Engine, log::Log};
+use storage::{cut, directory::Directory, engine::Engine, log::Log};
 use tokio::{sync::watch, task::JoinHandle};
 use tracing::{info, warn};
 
@@ -126,12 +126,14 @@ impl Running {
             let _ = self.stop.send(true);
         };
         self.runtime.block_on(wait);
+        cut::point("stop.drained");
         if manner == Manner::Checkpointed {
             let Self { engine, log, control, owners, .. } = &self;
             let parts = background::checkpoint_parts(control, owners, options.keep_entries);
             if let Err(error) = storage::checkpoint::run(engine, log, &parts) {
                 warn!(%error, "last checkpoint failed; the next start replays the log");
             }
+            cut::point("stop.checkpointed");
         }
         let groups: Vec<Arc<dyn Consensus>> = self
             .owners

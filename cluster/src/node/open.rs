@@ -17,6 +17,7 @@ use model::id::{NodeId, ShardId, ViewId};
 use parking_lot::Mutex;
 use storage::{
     catalog::CONTROL,
+    cut,
     directory::{Directory, Fresh, Identity},
     engine::Engine,
     log::{GroupId, GroupState, Log, LowWater},
@@ -87,7 +88,9 @@ fn open_here(options: Options) -> Result<Node> {
     let runtime = Runtime::start("raft").map_err(system("start a thread"))?;
     let timer = runtime.timer(options.clock.clone());
     let Identity { node, boot, .. } = home.identity();
+    cut::point("start.log");
     let claimant = Claimant { node, boot, nonce: random() as u64 };
+    cut::point("start.engine");
     let groups = recovered.groups;
     let opening = Opening { options, claimant, closing, groups, timer, runtime, pool, engine, log, home };
     opening.open()
@@ -116,9 +119,11 @@ impl Opening {
         runtime.block_on(self.wait_until_owned(&owners))?;
         let current = owners.iter().map(|owner| (owner.shard(), owner.state().generation()));
         let current: Vec<_> = current.chain([(CONTROL, control.replica().generation())]).collect();
+        cut::point("start.control");
         for name in delete_orphans(&self.engine, &current)? {
             info!(name, "state that an installation left behind is deleted");
         }
+        cut::point("start.owned");
         tasks.push(self.watch_control(&control));
         let work = Work {
             engine: self.engine.clone(),
@@ -220,6 +225,7 @@ impl Opening {
         let state = self.groups.get(&GroupId(shard.0));
         let replica = Arc::new(Replica::open(&self.engine, &self.log, shard, state)?);
         compare(shard, replica.shard().applied_index(), state)?;
+            cut::point("first.catalog");
         let group = Group::start(&self.runtime, self.parts(shard, replica.clone())).await?;
         Ok(Owner::new(owner::Parts {
             admission: Admission::closed(shard, range),

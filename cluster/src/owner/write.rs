@@ -21,6 +21,7 @@ use model::{
 };
 use storage::{
     codec::entry::{self, Body, Close, Entry, Part, encode_command, encode_large},
+    cut,
     shard::EntryOutcome,
 };
 
@@ -127,7 +128,10 @@ impl Owner {
             let part = Part { partition: partition.clone(), number, sequence: parts, bytes };
             let entry = Entry { stamp: self.stamp(), body: Body::Part(part) };
             match self.consensus.propose(entry::to_bytes(&entry), None).await {
-                Ok(Applied::Shard(EntryOutcome::Done)) => parts += 1,
+                Ok(Applied::Shard(EntryOutcome::Done)) => {
+                    parts += 1;
+                    cut::point("large.staged");
+                }
                 // Another claim came in between: nothing was executed.
                 Ok(Applied::Shard(_) | Applied::Control(_) | Applied::Nothing) => {
                     return Err(Error::NotServing { shard: self.shard });

@@ -10,8 +10,9 @@ use std::{
 };
 
 use clap::Args;
+use storage::cut;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     config::{self, Config, Sources},
@@ -81,6 +82,10 @@ pub(super) fn run(options: Options) -> Result<(), Failure> {
     }
     telemetry::start(&config.log.filter, config.log.format)
         .map_err(|problem| Failure::new(Kind::Config, problem))?;
+    if let Ok(text) = std::env::var("KEYSTEAD_CUT") {
+        cut::arm(&text).map_err(|unknown| Failure::new(Kind::Config, format!("KEYSTEAD_CUT: {unknown}")))?;
+        warn!(point = text, "this process ends itself at a cut point");
+    }
     let bootstrap = bootstrap_of_environment()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

@@ -18,6 +18,7 @@ use crate::{
         catalog as object_codec,
         control::{self, Answer, Body, Request},
     },
+    cut,
     engine::Batch,
     error::{Error, Result},
     log::LogId,
@@ -220,7 +221,9 @@ impl Group<'_> {
         let head = head_to_bytes(catalog.version(), catalog.next_id(), self.live.answered);
         self.batch.put(keyspace, key::HEAD, head);
         self.batch.put(keyspace, key::APPLIED, self.live.applied.to_bytes());
+        cut::point("catalog.before");
         self.control.0.engine.commit(self.batch)?;
+        cut::point("catalog.committed");
         Ok(self.live)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The traps this file stands in front of (numbers are the library's issues): small ranges read half a batch unless read by
 //! a snapshot; `clear` corrupted separated keyspaces (lsm-tree #286); a poisoned database serves reads but no writes; a
-//! keyspace's folder goes only when its last handle went.
+//! keyspace's folder goes only when its last handle went; a new keyspace's folder is synced, but not its name.
 
 use std::{
     fs::File,
@@ -38,6 +38,8 @@ impl Lsm {
             .journal_compression(CompressionType::None)
             .open()
             .map_err(|error| failure("open", directory, error))?;
+        // A process before this one may have been killed between making a keyspace and syncing its name.
+        sync_names(directory)?;
         Ok(Self {
             database,
             directory: directory.to_path_buf(),
@@ -52,7 +54,13 @@ impl Lsm {
                 Some(KvSeparationOptions::default().separation_threshold(self.separate_bytes_min)),
             )
         };
-        self.database.keyspace(name, options).map_err(|error| self.failure("open a keyspace", error))
+        let is_new = !self.database.keyspace_exists(name);
+        let keyspace =
+            self.database.keyspace(name, options).map_err(|error| self.failure("open a keyspace", error))?;
+        if is_new {
+            sync_names(&self.directory)?;
+        }
+        Ok(keyspace)
     }
 
     pub(super) fn has_keyspace(&self, name: &str) -> bool {
@@ -109,6 +117,13 @@ impl Lsm {
     fn failure(&self, action: &'static str, error: fjall::Error) -> Error {
         failure(action, &self.directory, error)
     }
+}
+
+/// Makes the names of the keyspaces' folders durable.
+fn sync_names(directory: &Path) -> Result<()> {
+    let folders = directory.join("keyspaces");
+    let synced = File::open(&folders).and_then(|folders| folders.sync_all());
+    synced.map_err(|error| Error::io("sync", &folders, error))
 }
 
 pub(super) fn get(snapshot: &Snapshot, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {

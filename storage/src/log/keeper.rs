@@ -22,6 +22,7 @@ use super::record::Body;
 use super::segment::{self, Header, Name, Segment};
 use super::shared::{Counters, Shared};
 use super::{Error, GroupId};
+use crate::cut;
 
 /// Free files kept for use.
 const FREE_MAX: usize = 2;
@@ -335,6 +336,7 @@ impl KeeperThread {
             }
             Err(error) => return Err(error),
         }
+        cut::point("segment.freed");
         segment::sync_dir(&*shared.files)?;
         shared.segments.write().remove(&number);
         let mut state = shared.keeper.state.lock();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::files::{File, Files};
 use super::record::{get_u32, get_u64, seed};
 use super::{Error, Identity};
+use crate::cut;
 
 /// The format this build writes and reads.
 pub(crate) const VERSION: u32 = 1;
@@ -201,7 +202,9 @@ pub(crate) fn recycle(files: &dyn Files, freed: u64, header: &Header) -> Result<
 fn finish(files: &dyn Files, header: &Header, file: Arc<dyn File>, name: &str) -> Result<Segment, Error> {
     file.write_all_at(&header.encode(), 0).map_err(Error::io("write segment header"))?;
     file.sync_data().map_err(Error::io("sync new segment"))?;
+    cut::point("segment.filled");
     files.rename(name, &Name::Segment(header.segment).to_string()).map_err(Error::io("rename segment"))?;
+    cut::point("segment.renamed");
     sync_dir(files)?;
     Ok(Segment::new(header, file))
 }

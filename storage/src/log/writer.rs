@@ -27,6 +27,7 @@ use super::recover::Tail;
 use super::segment::{DATA, Segment};
 use super::shared::{Counters, Shared};
 use super::{Callback, Error, GroupId};
+use crate::cut;
 
 /// Buffers larger than this are given back instead of kept for the next batch.
 const SPARE_BYTES_MAX: usize = 8 << 20;
@@ -236,8 +237,11 @@ impl Writer {
             ticket += 1;
             at += size;
         }
+        cut::point("log.before-write");
         self.segment.file.write_all_at(records, self.position).map_err(Error::io("write"))?;
+        cut::point("log.before-sync");
         self.sync()?;
+        cut::point("log.synced");
         self.position += records.len() as u64;
         self.sealed = false;
         Counters::add(&counters.entries, entries);
@@ -325,6 +329,7 @@ impl Writer {
             }
         };
         self.segment = next;
+        cut::point("segment.taken");
         self.position = DATA;
         self.frees = true;
         self.shared.queue.rotated(self.room());

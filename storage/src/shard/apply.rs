@@ -26,6 +26,7 @@ use crate::{
         entry::{Backfill, Body, Descriptors, Stamp},
         state::{self, Claim, Counters, FeedChange, FeedRecord, PartitionState},
     },
+    cut,
     error::{Error, Result},
     keyspace::{self, due, family, meta},
 };
@@ -392,7 +393,9 @@ impl Group<'_> {
         }
         batch.put(keyspace, meta_key(meta::HEAD), self.live.head.to_bytes());
         batch.put(keyspace, meta_key(meta::APPLIED), self.live.applied.to_bytes());
+        cut::point("apply.before");
         self.shard.engine.commit(batch)?;
+        cut::point("apply.committed");
         Ok((self.live, self.tables_changed.then_some(self.tables)))
     }
 }
