@@ -42,6 +42,14 @@ pub enum Error {
         /// How many there may be.
         max: u32,
     },
+    /// A part of a large command would not fit into a segment of the log.
+    #[error("a log segment of {asked} bytes is too small: at least {min} are needed")]
+    SegmentTooSmall {
+        /// What the options say.
+        asked: u64,
+        /// How large one must be.
+        min: u64,
+    },
     /// The control group's view means nothing to this version.
     #[error("view {view} cannot be read")]
     ViewUnknown {
@@ -162,7 +170,7 @@ impl Error {
             Self::Storage(error) => error.code(),
             Self::Log(error) => log_code(error),
             Self::System { .. } => Code::SystemError,
-            Self::Ring(_) | Self::ShardCount { .. } => Code::ConfigFileError,
+            Self::Ring(_) | Self::ShardCount { .. } | Self::SegmentTooSmall { .. } => Code::ConfigFileError,
             Self::NotServing { .. } | Self::Gated { .. } | Self::ViewStale { .. } | Self::NoLeader { .. } => {
                 Code::CannotConnectNow
             }

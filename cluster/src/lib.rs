@@ -33,6 +33,6 @@ mod view;
 
 pub use error::{Error, Result};
 pub use node::{Node, ShardStats, Stats};
-pub use options::{Bootstrap, FeedRetention, Options, SHARDS};
+pub use options::{Bootstrap, FeedRetention, Options, SEGMENT_BYTES_MIN, SHARDS};
 pub use owner::{LockCounts, SLOTS_MAX, Slot, Slots};
 pub use router::Router;

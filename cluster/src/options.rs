@@ -10,6 +10,9 @@ use crate::Error;
 /// How many shards a new directory gets.
 pub const SHARDS: u32 = 8;
 
+/// The smallest segment of a log: one holds at least two parts of a large command.
+pub const SEGMENT_BYTES_MIN: u64 = 8 << 20;
+
 /// Settings of a node.
 #[derive(Clone)]
 pub struct Options {

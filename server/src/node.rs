@@ -279,6 +279,11 @@ fn node_options(
     options.shards = config.shards;
     options.engine.cache_bytes = config.memory.cache_bytes_max();
     options.log.priority = match config.log_priority {
+    options.log.segment_bytes = config.pace.segment_bytes;
+    options.keep_entries = config.pace.keep_entries;
+    options.checkpoint_every = config.pace.checkpoint_every;
+    options.checkpoint_bytes = config.pace.checkpoint_bytes;
+    options.engine.memtable_bytes_max = config.pace.memtable_bytes;
         LogPriority::Auto => storage::log::Priority::Auto,
         LogPriority::Normal => storage::log::Priority::Normal,
     };

@@ -38,6 +38,7 @@ use super::{
 use crate::{
     Error, Options, Result,
     admission::Admission,
+    options::SEGMENT_BYTES_MIN,
     owner::{self, Claimant, Owner},
     raft::{self, Consensus, Control, ControlReplica, Group, Pool, Replica, Runtime, Status, Timer},
     ring::{Map, Range},
@@ -76,6 +77,10 @@ fn open_here(options: Options) -> Result<Node> {
     let system = |action| move |source| Error::System { action, source };
     if !(1..=SHARDS_MAX).contains(&options.shards) {
         return Err(Error::ShardCount { asked: options.shards, max: SHARDS_MAX });
+    }
+    let segment_bytes = options.log.segment_bytes;
+    if segment_bytes < SEGMENT_BYTES_MIN {
+        return Err(Error::SegmentTooSmall { asked: segment_bytes, min: SEGMENT_BYTES_MIN });
     }
     let random = || Uuid::new_v4().as_u128();
     let fresh = Fresh { cluster: random(), node: FIRST_NODE, incarnation: random() };

@@ -46,7 +46,7 @@ fn clock() -> Arc<dyn Clock> {
 
 fn options(directory: &TempDir) -> Options {
     let mut options = Options::new(directory.path().join("data"), clock());
-    options.log.segment_bytes = 4 << 20;
+    options.log.segment_bytes = crate::SEGMENT_BYTES_MIN;
     options.log.priority = storage::log::Priority::Normal;
     options
 }
@@ -610,9 +610,8 @@ async fn a_full_disk_refuses_new_data_and_lets_go_of_old() {
 #[tokio::test]
 async fn a_command_larger_than_a_log_entry_is_applied_as_one_and_survives() {
     let directory = TempDir::new().unwrap();
-    // Segments as they are by default: a part is two megabytes.
-    let options = || Options::new(directory.path().join("data"), clock());
-    let node = Node::open(options()).await.unwrap();
+    // Segments of the smallest size: each still takes two parts.
+    let node = open(&directory).await;
     let world = World::new(&node).await;
     let insert = |id: i64| Write::Insert {
         table: world.table,
@@ -628,9 +627,21 @@ async fn a_command_larger_than_a_log_entry_is_applied_as_one_and_survives() {
     assert!(matches!(refused, Outcome::Rejected(Rejection::UniqueViolation { .. })), "{refused:?}");
     assert_eq!(world.router.count(&world.partition, world.table, &At::Latest).await.unwrap(), 100_000);
     node.close().await.unwrap();
-    let node = Node::open(options()).await.unwrap();
+    let node = open(&directory).await;
     let world = World::again(&node);
     assert_eq!(world.n_of(99_999).await, Some(99_999));
     assert_eq!(world.n_of(100_000).await, None);
     node.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_log_segment_without_room_for_two_parts_is_refused() {
+    let directory = TempDir::new().unwrap();
+    let mut options = options(&directory);
+    options.log.segment_bytes = 4 << 20;
+    let refused = Node::open(options).await.map(drop);
+    assert!(
+        matches!(refused, Err(Error::SegmentTooSmall { min: crate::SEGMENT_BYTES_MIN, .. })),
+        "{refused:?}"
+    );
 }

@@ -94,7 +94,8 @@ impl Owner {
         } else {
             let mut entry = Vec::with_capacity(256);
             encode_command(&mut entry, &self.stamp(), command);
-            if entry.len() <= ENTRY_BYTES_MAX { Bytes::from(entry) } else { self.stage(command).await? }
+            let bytes_max = ENTRY_BYTES_MAX.min(self.log.payload_bytes_max());
+            if entry.len() <= bytes_max { Bytes::from(entry) } else { self.stage(command).await? }
         };
         match self.consensus.propose(entry, Some(in_flight)).await {
             Ok(Applied::Shard(EntryOutcome::Command(outcome))) => Ok(outcome),

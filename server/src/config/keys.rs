@@ -166,6 +166,57 @@ pub const KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "log.segment_bytes",
+        help: "size of a segment of the write-ahead log",
+        set: |c, text| {
+            let bytes = read_size(text)?;
+            if !(cluster::SEGMENT_BYTES_MIN..=1 << 30).contains(&bytes) || !bytes.is_multiple_of(4096) {
+                return Err("must be a multiple of 4KiB between 8MiB and 1GiB".to_owned());
+            }
+            c.pace.segment_bytes = bytes;
+            Ok(())
+        },
+        get: |c| show_size(c.pace.segment_bytes),
+    },
+    Key {
+        name: "log.keep_entries",
+        help: "entries of each shard kept in the write-ahead log behind a checkpoint",
+        set: |c, text| read_count(text, 0, 100_000_000).map(|count| c.pace.keep_entries = count as u64),
+        get: |c| c.pace.keep_entries.to_string(),
+    },
+    Key {
+        name: "checkpoint.every",
+        help: "a checkpoint is made this often while anything is written",
+        set: |c, text| read_limit(text).map(|time| c.pace.checkpoint_every = time),
+        get: |c| show_time(c.pace.checkpoint_every),
+    },
+    Key {
+        name: "checkpoint.bytes",
+        help: "a checkpoint is made after this much was logged",
+        set: |c, text| {
+            let bytes = read_size(text)?;
+            if bytes < 1 << 20 {
+                return Err("must be at least 1MiB".to_owned());
+            }
+            c.pace.checkpoint_bytes = bytes;
+            Ok(())
+        },
+        get: |c| show_size(c.pace.checkpoint_bytes),
+    },
+    Key {
+        name: "memory.memtable_bytes",
+        help: "what a shard holds in memory before it is written to a table",
+        set: |c, text| {
+            let bytes = read_size(text)?;
+            if !(1 << 20..=1 << 30).contains(&bytes) {
+                return Err("must lie between 1MiB and 1GiB".to_owned());
+            }
+            c.pace.memtable_bytes = bytes;
+            Ok(())
+        },
+        get: |c| show_size(c.pace.memtable_bytes),
+    },
+    Key {
         name: "memory.limit",
         help: "what the process may use; the default follows the cgroup or machine",
         set: |c, text| {

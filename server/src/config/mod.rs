@@ -44,6 +44,23 @@ pub struct Config {
     pub drain_max: Duration,
     /// The write-ahead log's scheduling.
     pub log_priority: LogPriority,
+    /// How large the pieces on disk are, and how often state is made durable.
+    pub pace: Pace,
+}
+
+/// How large the pieces on disk are, and how often state is made durable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// Size of a segment of the write-ahead log.
+    pub segment_bytes: u64,
+    /// Entries of each shard kept in it behind a checkpoint.
+    pub keep_entries: u64,
+    /// A checkpoint is made this often while anything is written.
+    pub checkpoint_every: Duration,
+    /// A checkpoint is made after this much was logged.
+    pub checkpoint_bytes: u64,
+    /// What a shard holds in memory before it is written to a table.
+    pub memtable_bytes: u64,
 }
 
 /// The SQL door.
@@ -160,6 +177,13 @@ impl Default for Config {
             shards: 8,
             drain_max: Duration::from_secs(10),
             log_priority: LogPriority::Auto,
+            pace: Pace {
+                segment_bytes: 64 << 20,
+                keep_entries: 10_000,
+                checkpoint_every: Duration::from_secs(30),
+                checkpoint_bytes: 256 << 20,
+                memtable_bytes: 16 << 20,
+            },
         }
     }
 }

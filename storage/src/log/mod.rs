@@ -168,6 +168,12 @@ impl Log {
         self.append_using(Use::Common, group, entries, callback)
     }
 
+    /// The largest payload an entry can have.
+    #[must_use]
+    pub fn payload_bytes_max(&self) -> usize {
+        self.shared().options.record_bytes_max() - ENTRY_HEADER
+    }
+
     /// As [`append`](Log::append), but goes on when the disk is full, from the room that was made ahead. For what frees
     /// space, and for what Raft must not be refused; whoever proposes new data looks at
     /// [`is_read_only`](Log::is_read_only) first.

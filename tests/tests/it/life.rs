@@ -110,6 +110,11 @@ fn starts_that_cannot_work_are_refused_with_their_reason() {
     assert!(!output.status.success());
 
     refused(&["serve", "--nosuch"], 64, &["--nosuch"]);
+    // A segment holds two parts of a large command, or that command would stop its shard.
+    for size in ["4MiB", "8MiB-1", "8388609", "2GiB"] {
+        let setting = format!("log.segment_bytes={size}");
+        refused(&["serve", "--set", &setting], 78, &["log.segment_bytes"]);
+    }
 }
 
 #[test]

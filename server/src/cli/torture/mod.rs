@@ -25,6 +25,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+use storage::cut;
 
 use super::{
     bench::child::{Child, Launch, Scratch, pause},
@@ -36,7 +37,16 @@ use crate::{
 };
 use ledger::{Counts, Ledger};
 
+/// So that a short load meets every cut point: small pieces on disk, and a checkpoint at once.
+const PACE: [(&str, &str); 4] = [
+    ("KEYSTEAD_LOG_SEGMENT_BYTES", "8MiB"),
+    ("KEYSTEAD_LOG_KEEP_ENTRIES", "0"),
+    ("KEYSTEAD_CHECKPOINT_EVERY", "100ms"),
+    ("KEYSTEAD_MEMORY_MEMTABLE_BYTES", "1MiB"),
+];
 const SECS_BETWEEN_MIN: f64 = 0.05;
+/// Stands for every cut point.
+const ALL: &str = "all";
 const LIVENESS: Duration = Duration::from_secs(1);
 /// So often the load is tried before a server that answers nothing counts as one that does nothing.
 const LIVENESS_ATTEMPTS_MAX: u32 = 20;
@@ -68,7 +78,8 @@ pub(super) struct Options {
     /// Longest time a killed server may take until it is ready
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     ready_secs_max: f64,
-    /// Cut points at which the server ends itself, in turns; the server is told by KEYSTEAD_CUT=NAME
+    /// Cut points at which the server ends itself, in turns, each NAME or NAME:TIMES; all for every one that a directory
+    /// in use can meet. The server is told by KEYSTEAD_CUT
     #[arg(long = "cut", value_name = "NAMES", value_delimiter = ',')]
     cuts: Vec<String>,
     /// Show that the check can fail: falsify what it believes
@@ -124,6 +135,12 @@ fn check(options: &Options) -> Result<(), Failure> {
     if !(0.1..=3_600.0).contains(&options.ready_secs_max) {
         return usage(format!("--ready-secs-max {}: between 0.1 and 3600", options.ready_secs_max));
     }
+    for text in options.cuts.iter().filter(|text| *text != ALL) {
+        let name = text.split_once(':').map_or(text.as_str(), |(name, _)| name);
+        if !cut::POINTS.contains(&name) {
+            return usage(format!("--cut {text}: there are {}", cut::POINTS.join(", ")));
+        }
+    }
     if !(1..=1_000).contains(&options.connections) {
         return usage(format!("--connections {}: between 1 and 1000", options.connections));
     }
@@ -141,6 +158,7 @@ struct Run<'a> {
     /// The next slot everybody fights for.
     slots: AtomicI64,
     plant: Option<Plant>,
+    cuts: Vec<String>,
     kills: u32,
     cuts_reached: u32,
     checked: u64,
@@ -163,6 +181,7 @@ impl<'a> Run<'a> {
             ledgers: (0..options.connections).map(Ledger::new).collect(),
             slots: AtomicI64::new(0),
             plant: options.plant,
+            cuts: cuts(&options.cuts),
             kills: 0,
             cuts_reached: 0,
             checked: 0,
@@ -191,8 +210,7 @@ impl<'a> Run<'a> {
     }
 
     fn kill_once(&mut self, number: u32) -> Result<(), Failure> {
-        let cuts = &self.options.cuts;
-        let cut = cuts.get(number as usize % cuts.len().max(1)).cloned();
+        let cut = self.cuts.get(number as usize % self.cuts.len().max(1)).cloned();
         let longest = self.rng.random_range(SECS_BETWEEN_MIN..=self.options.secs_between);
         let longest = Duration::from_secs_f64(longest);
         let is_up = match &cut {
@@ -208,6 +226,10 @@ impl<'a> Run<'a> {
                 }
                 if cut.is_none() {
                     pause(longest);
+                }
+                // A clean stop has points of its own.
+                if cut.as_ref().is_some_and(|cut| cut.starts_with("stop.")) {
+                    return child.stop().map(|status| !status.success());
                 }
                 if let Some(status) = child.ended() {
                     return Err(Failure::new(Kind::Answer, format!("the server ended by itself: {status}")));
@@ -235,7 +257,8 @@ impl<'a> Run<'a> {
         if let Some(mut child) = self.child.take() {
             child.stop()?;
         }
-        let environment = vec![("KEYSTEAD_CUT".to_owned(), cut.to_owned())];
+        let settings = PACE.into_iter().chain([("KEYSTEAD_CUT", cut)]);
+        let environment = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let launch = Launch { environment, ..self.launch.clone() };
         self.child = launch.start().ok();
         Ok(self.child.is_some())
@@ -357,6 +380,16 @@ impl<'a> Run<'a> {
             println!("not exercised: {}", missing.join(", "));
         }
     }
+}
+
+/// The cut points that were asked for. A first start's are not met by a directory that is in use.
+fn cuts(asked: &[String]) -> Vec<String> {
+    let every = || cut::POINTS.iter().filter(|point| !point.starts_with("first."));
+    let of = |text: &String| match text.as_str() {
+        ALL => every().map(|point| (*point).to_owned()).collect(),
+        _ => vec![text.clone()],
+    };
+    asked.iter().flat_map(of).collect()
 }
 
 fn in_round(round: &str, failure: &Failure) -> Failure {
