@@ -98,6 +98,7 @@ impl Server {
         let door = pg::Door {
             config: config.sql.clone(),
             slow_statement: config.log.slow_statement,
+            wants_tls: tls.is_some() && !config.tls.insecure_no_tls,
             tls,
             secrets: secrets.clone(),
             failures: Failures::default(),
@@ -229,9 +230,9 @@ fn prepare_directory(data: &Path) -> Result<(), Failure> {
             _ => Failure::new(Kind::CannotCreate, failure.to_string()),
         }
     };
-    match fs::DirBuilder::new().mode(0o700).recursive(true).create(data) {
     let missing: Vec<&Path> =
         data.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.is_dir()).collect();
+    match fs::DirBuilder::new().mode(0o700).recursive(true).create(data) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(error)),
         Ok(()) | Err(_) => {}
     }
@@ -278,12 +279,12 @@ fn node_options(
     let mut options = cluster::Options::new(&config.data, clock);
     options.shards = config.shards;
     options.engine.cache_bytes = config.memory.cache_bytes_max();
-    options.log.priority = match config.log_priority {
     options.log.segment_bytes = config.pace.segment_bytes;
     options.keep_entries = config.pace.keep_entries;
     options.checkpoint_every = config.pace.checkpoint_every;
     options.checkpoint_bytes = config.pace.checkpoint_bytes;
     options.engine.memtable_bytes_max = config.pace.memtable_bytes;
+    options.log.priority = match config.log_priority {
         LogPriority::Auto => storage::log::Priority::Auto,
         LogPriority::Normal => storage::log::Priority::Normal,
     };

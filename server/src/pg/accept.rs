@@ -42,6 +42,8 @@ pub struct Door {
     pub slow_statement: Option<Duration>,
     /// Certificates, if there are any.
     pub tls: Option<Tls>,
+    /// Clients of other machines must use TLS.
+    pub wants_tls: bool,
     /// The pepper for names without a verifier.
     pub secrets: Arc<Secrets>,
     /// What guessing costs.
@@ -126,6 +128,9 @@ async fn start(
         Ok(Greeted::Gone) => return Ok(None),
         Err((link, error)) => return refuse(link, client, &error).await,
     };
+    if door.wants_tls && !link.is_tls() && !client.ip().to_canonical().is_loopback() {
+        return refuse(link, client, &no_tls(client)).await;
+    }
     let membership = match door.registry.open(client, door.clock.wall()) {
         Ok(membership) => membership,
         Err(error) => {
@@ -139,6 +144,14 @@ async fn start(
         Err(error) => return refuse(link, client, &error).await,
     }
     open(link, startup, membership, client, door).await
+}
+
+fn no_tls(client: SocketAddr) -> Error {
+    Error::new(
+        Code::InvalidAuthorizationSpecification,
+        format!("a connection from {} must be encrypted", client.ip()),
+    )
+    .with_hint("Connect with sslmode=require, better verify-full.")
 }
 
 /// Proves who it is.
