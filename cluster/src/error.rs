@@ -174,7 +174,9 @@ impl Error {
             Self::NotServing { .. } | Self::Gated { .. } | Self::ViewStale { .. } | Self::NoLeader { .. } => {
                 Code::CannotConnectNow
             }
-            Self::WrongShard { .. } | Self::Foreign { .. } | Self::Failed { .. } => Code::InternalError,
+            Self::WrongShard { .. } | Self::Foreign { .. } => Code::InternalError,
+            // A bug would have quarantined the shard: what stops a whole group is its log or its engine.
+            Self::Failed { .. } => Code::IoError,
             Self::ViewUnknown { .. } => Code::DataCorrupted,
             Self::OutcomeUnknown { .. } => Code::UnknownOutcome,
             Self::Stopping => Code::AdminShutdown,

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - A checkpoint notes an applied index only after the engine's journal was synced past it; the log lets go of entries
 //!   only behind what is noted.
-//! - A failed pass is tried at the next tick; none of it is kept in memory.
+//! - A failed sweep is tried at the next tick; none of it is kept in memory. A failed checkpoint is not: what a failed
+//!   sync has dropped no later sync brings back, so the node ends and the next start replays the log.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,12 +12,12 @@ use model::id::LogIndex;
 use storage::{
     catalog::CONTROL,
     checkpoint::{self, Bounds, Part},
-    engine::Engine,
     cut,
+    engine::Engine,
     log::{GroupId, Log},
 };
 use tokio::sync::watch;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use crate::{
     Error, Result,
@@ -35,6 +36,8 @@ pub(super) struct Work {
     pub(super) control: Arc<Control>,
     pub(super) owners: Vec<Arc<Owner>>,
     pub(super) timer: Timer,
+    /// Ends the node, unless it is closing already.
+    pub(super) fail: Arc<dyn Fn(&Error) + Send + Sync>,
 }
 
 /// How often, and after how much, a checkpoint is made.
@@ -45,7 +48,7 @@ pub(super) struct Pace {
     pub(super) keep_entries: u64,
 }
 
-/// Makes checkpoints until it is stopped.
+/// Makes checkpoints until it is stopped, or one fails.
 pub(super) async fn checkpoints(work: Work, pace: Pace, mut stop: watch::Receiver<bool>) {
     let mut last = (work.timer.now(), work.log.stats().bytes);
     while sleep(&work.timer, pace.every.min(LOOK_EVERY), &mut stop).await {
@@ -57,7 +60,12 @@ pub(super) async fn checkpoints(work: Work, pace: Pace, mut stop: watch::Receive
         match checkpoint(&work, pace.keep_entries).await {
             // What the checkpoint itself wrote does not count as something to be checkpointed.
             Ok(()) => last = (now, work.log.stats().bytes),
-            Err(error) => warn!(%error, "checkpoint failed; it is tried again"),
+            Err(Error::Stopping) => return,
+            Err(failure) => {
+                error!(error = %failure, "checkpoint failed");
+                (work.fail)(&failure);
+                return;
+            }
         }
     }
 }
@@ -104,6 +112,7 @@ async fn checkpoint(work: &Work, keep_entries: u64) -> Result<()> {
         {
             // A group that has stopped keeps its log.
             let _ = consensus.purge(LogIndex(upto)).await;
+            cut::point("purge.asked");
         }
     }
     Ok(())
@@ -112,7 +121,6 @@ async fn checkpoint(work: &Work, keep_entries: u64) -> Result<()> {
 /// What a checkpoint made now is about.
 pub(super) fn checkpoint_parts(control: &Control, owners: &[Arc<Owner>], keep_entries: u64) -> Vec<Part> {
     let bounds = Bounds { keep_entries, ..Bounds::default() };
-            cut::point("purge.asked");
     let state = control.replica().state();
     let first = Part {
         group: GroupId(CONTROL.0),

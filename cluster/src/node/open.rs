@@ -88,14 +88,14 @@ fn open_here(options: Options) -> Result<Node> {
     let home = Directory::open(&options.directory, fresh)?;
     let closing = Arc::new(AtomicBool::new(false));
     let (log, recovered) = open_log(&options, &home, &closing)?;
+    cut::point("start.log");
     let (engine, _cut) = open_engine(&home.state_path(), &home.kept_path(), &options.engine)?;
+    cut::point("start.engine");
     let pool = Arc::new(Pool::start(apply_threads(&options)).map_err(system("start a thread"))?);
     let runtime = Runtime::start("raft").map_err(system("start a thread"))?;
     let timer = runtime.timer(options.clock.clone());
     let Identity { node, boot, .. } = home.identity();
-    cut::point("start.log");
     let claimant = Claimant { node, boot, nonce: random() as u64 };
-    cut::point("start.engine");
     let groups = recovered.groups;
     let opening = Opening { options, claimant, closing, groups, timer, runtime, pool, engine, log, home };
     opening.open()
@@ -119,18 +119,24 @@ impl Opening {
     fn open(self) -> Result<Node> {
         let runtime = self.runtime.clone();
         let (control, map) = runtime.block_on(self.open_control())?;
+        cut::point("start.control");
         let (stop, stopped) = watch::channel(false);
         let (owners, mut tasks) = runtime.block_on(self.open_shards(&map, &control))?;
         runtime.block_on(self.wait_until_owned(&owners))?;
+        cut::point("start.owned");
         let current = owners.iter().map(|owner| (owner.shard(), owner.state().generation()));
         let current: Vec<_> = current.chain([(CONTROL, control.replica().generation())]).collect();
-        cut::point("start.control");
         for name in delete_orphans(&self.engine, &current)? {
             info!(name, "state that an installation left behind is deleted");
         }
-        cut::point("start.owned");
         tasks.push(self.watch_control(&control));
+        let (closing, on_fatal) = (self.closing.clone(), self.options.on_fatal.clone());
         let work = Work {
+            fail: Arc::new(move |failure| {
+                if !closing.load(Ordering::Acquire) {
+                    on_fatal(failure);
+                }
+            }),
             engine: self.engine.clone(),
             log: self.log.clone(),
             control: control.clone(),
@@ -199,20 +205,34 @@ impl Opening {
         compare(CONTROL, replica.state().applied_index(), state)?;
         let group = Group::start(&self.runtime, self.parts(CONTROL, replica.clone())).await?;
         self.wait_until_led(CONTROL, &*group).await?;
-        let control = Control::new(group, replica.clone(), self.timer.clone(), self.claimant.nonce);
+        let control = Control::new(group.clone(), replica.clone(), self.timer.clone(), self.claimant.nonce);
+        let prepared = self.prepare_control(&control).await;
+        // A group that has failed refuses as one that stops does; why it failed is worth more.
+        match &*group.status().borrow() {
+            Status::Failed(reason) if prepared.is_err() => {
+                return Err(Error::Failed { shard: CONTROL, reason: reason.clone() });
+            }
+            Status::Failed(_) | Status::Follows | Status::Leads(_) => {}
+        }
+        Ok((control, prepared?))
+    }
+
+    /// Brings the catalog and the view up to date; answers the view's map.
+    async fn prepare_control(&self, control: &Control) -> Result<Map> {
+        let replica = control.replica();
         // What earlier starts committed is applied before it is asked what there is.
         control.confirm().await?;
         if replica.state().catalog().version().0 == 0 {
             let first = self.options.bootstrap.clone();
             control.bootstrap(first.admin, first.password, first.database).await?;
+            cut::point("first.catalog");
         }
         if replica.state().view().is_none() {
             let map = Map::divide(self.options.shards)?;
             control.publish_view(view::FIRST, None, view::encode(&map)).await?;
         }
         let (id, bytes) = replica.state().view().ok_or(Error::NotServing { shard: CONTROL })?;
-        let map = view::decode(&bytes).ok_or(Error::ViewUnknown { view: id })?;
-        Ok((control, map))
+        view::decode(&bytes).ok_or(Error::ViewUnknown { view: id })
     }
 
     async fn open_shards(
@@ -230,7 +250,6 @@ impl Opening {
         let state = self.groups.get(&GroupId(shard.0));
         let replica = Arc::new(Replica::open(&self.engine, &self.log, shard, state)?);
         compare(shard, replica.shard().applied_index(), state)?;
-            cut::point("first.catalog");
         let group = Group::start(&self.runtime, self.parts(shard, replica.clone())).await?;
         Ok(Owner::new(owner::Parts {
             admission: Admission::closed(shard, range),
