@@ -68,7 +68,7 @@ pub struct Scan {
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     /// The rows in order.
-    pub rows: Vec<Stored>,
+    pub rows: Rows,
     /// Where the next page starts: the `from` of a forward scan, the `to` of a reverse one.
     pub next: Option<Bytes>,
 }
@@ -82,6 +82,116 @@ pub struct Stored {
     pub row: Bytes,
 }
 
+/// Stored rows, one behind the other in one allocation.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    bytes: Bytes,
+    /// Where each row's key ends and where the row itself ends.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Rows {
+    /// How many there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The key of a row.
+    #[inline]
+    pub fn key(&self, row: usize) -> &[u8] {
+        &self.bytes[self.start(row)..self.ends[row].0]
+    }
+
+    /// A row, read with [`crate::row::RowView`].
+    #[inline]
+    pub fn row(&self, row: usize) -> &[u8] {
+        let (key_end, end) = self.ends[row];
+        &self.bytes[key_end..end]
+    }
+
+    /// A row with its key, to keep.
+    pub fn stored(&self, row: usize) -> Stored {
+        let (key_end, end) = self.ends[row];
+        Stored { key: self.bytes.slice(self.start(row)..key_end), row: self.bytes.slice(key_end..end) }
+    }
+
+    /// All rows with their keys, to keep.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Stored> + '_ {
+        (0..self.len()).map(|row| self.stored(row))
+    }
+
+    fn start(&self, row: usize) -> usize {
+        row.checked_sub(1).map_or(0, |before| self.ends[before].1)
+    }
+}
+
+impl FromIterator<Stored> for Rows {
+    fn from_iter<I: IntoIterator<Item = Stored>>(rows: I) -> Self {
+        let mut builder = RowsBuilder::default();
+        rows.into_iter().for_each(|stored| builder.push(&stored.key, &stored.row));
+        builder.finish()
+    }
+}
+
+/// Puts [`Rows`] together.
+#[derive(Debug, Default)]
+pub struct RowsBuilder {
+    bytes: Vec<u8>,
+    ends: Vec<(usize, usize)>,
+}
+
+impl RowsBuilder {
+    /// Room for so many rows in so many bytes.
+    pub fn with_capacity(rows: usize, bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(rows) }
+    }
+
+    /// Appends a row.
+    #[inline]
+    pub fn push(&mut self, key: &[u8], row: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(row);
+        self.ends.push((key_end, self.bytes.len()));
+    }
+
+    /// How many rows there are.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no row.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// How many bytes they have.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The key of the last row.
+    pub fn last_key(&self) -> Option<&[u8]> {
+        let (key_end, _) = self.ends.last()?;
+        let start = self.ends.len().checked_sub(2).map_or(0, |before| self.ends[before].1);
+        Some(&self.bytes[start..*key_end])
+    }
+
+    /// The rows.
+    pub fn finish(self) -> Rows {
+        Rows { bytes: self.bytes.into(), ends: self.ends }
+    }
+}
+
 /// The first key after every key that starts with `prefix`; none if there is none.
 pub fn after_prefix(prefix: &[u8]) -> Option<Bytes> {
     let last = prefix.iter().rposition(|byte| *byte != 0xff)?;
@@ -93,6 +203,23 @@ pub fn after_prefix(prefix: &[u8]) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packed_rows_are_what_was_put_in() {
+        let mut builder = RowsBuilder::default();
+        assert_eq!(builder.last_key(), None);
+        builder.push(b"a", b"first");
+        assert_eq!(builder.last_key(), Some(b"a".as_slice()));
+        builder.push(b"", b"second");
+        assert_eq!(builder.last_key(), Some(b"".as_slice()));
+        builder.push(b"ccc", b"");
+        assert_eq!((builder.len(), builder.bytes(), builder.last_key()), (3, 15, Some(b"ccc".as_slice())));
+        let rows = builder.finish();
+        let shown: Vec<_> = rows.iter().map(|stored| (stored.key.to_vec(), stored.row.to_vec())).collect();
+        let pair = |key: &[u8], row: &[u8]| (key.to_vec(), row.to_vec());
+        assert_eq!(shown, [pair(b"a", b"first"), pair(b"", b"second"), pair(b"ccc", b"")]);
+        assert_eq!((rows.key(2), rows.row(1)), (b"ccc".as_slice(), b"second".as_slice()));
+    }
 
     #[test]
     fn the_end_of_a_prefix_lies_behind_all_it_starts() {

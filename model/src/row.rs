@@ -236,6 +236,7 @@ impl<'a> RowView<'a> {
     }
 
     /// Number of stored columns.
+    #[inline]
     pub fn len(&self) -> usize {
         self.count
     }

@@ -381,7 +381,7 @@ impl Dispatch for Standalone {
     }
 
     fn read_point(&self, _partition: &PartitionId) -> Reply<ReadPoint> {
-        let snapshot = self.0.shard.snapshot();
+        let snapshot = self.0.shard.snapshot_to_sweep();
         Reply::now(snapshot.revision().map_err(Error::from).map(|revision| ReadPoint {
             shard: SHARD,
             epoch: Epoch(0),

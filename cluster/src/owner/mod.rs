@@ -241,7 +241,7 @@ impl Owner {
 
     /// Leases the newest state.
     pub(crate) fn read_point(&self, _pass: &Pass) -> Result<ReadPoint> {
-        let snapshot = self.state().snapshot();
+        let snapshot = self.state().snapshot_to_sweep();
         let revision = snapshot.revision()?;
         self.points.lease(self.epoch(), self.timer.now(), revision, snapshot)
     }

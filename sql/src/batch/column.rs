@@ -258,6 +258,26 @@ impl Column {
         self.nulls.push(true);
     }
 
+    /// Appends rows of which only is known whether they are null.
+    pub fn push_presence(&mut self, nulls: impl ExactSizeIterator<Item = bool>) {
+        let before = self.len();
+        let rows = before + nulls.len();
+        let has_nulls = self.has_nulls();
+        let nulls: Vec<bool> = nulls.collect();
+        match &mut self.data {
+            Data::Bool(values) => values.resize(rows, false),
+            Data::Int(values) => values.resize(rows, 0),
+            Data::Float(values) => values.resize(rows, 0.0),
+            Data::Numeric(values) => values.resize(rows, Numeric::ZERO),
+            Data::Text(texts) => nulls.iter().for_each(|_| texts.push(b"")),
+            Data::Values(values) => values.resize(rows, Value::Null),
+        }
+        if has_nulls || nulls.contains(&true) {
+            self.nulls.resize(before, false);
+            self.nulls.extend(nulls);
+        }
+    }
+
     /// Appends a value that fits the type. What does not fit is a bug of the plan and becomes null in a release.
     pub fn push_value(&mut self, value: &Value) {
         match (&mut self.data, value) {

@@ -82,6 +82,13 @@ impl Texts {
         std::str::from_utf8(self.get(index)).unwrap_or_default()
     }
 
+    /// Whether each of them is text.
+    pub fn is_utf8(&self) -> bool {
+        let begins = |offset: &usize| self.bytes.get(*offset).is_none_or(|byte| byte & 0xc0 != 0x80);
+        // Looked at as one: it falls apart into texts if no place is within a character.
+        std::str::from_utf8(&self.bytes).is_ok() && (self.bytes.is_ascii() || self.offsets.iter().all(begins))
+    }
+
     /// All of them in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.offsets.windows(2).map(|pair| &self.bytes[pair[0]..pair[1]])

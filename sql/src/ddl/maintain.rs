@@ -87,7 +87,7 @@ impl Session {
                     at: At::Latest,
                 };
                 let page = dispatch.scan(scan).await?;
-                for stored in &page.rows {
+                for stored in page.rows.iter() {
                     let view =
                         RowView::new(&stored.row).map_err(|error| Error::internal(error.to_string()))?;
                     for (place, (column, sample)) in table.columns.iter().zip(&mut samples).enumerate() {

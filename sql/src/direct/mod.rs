@@ -121,7 +121,7 @@ impl Direct {
         let mut values = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
             values.push(match column {
-                ScanColumn::Column(number) => self.column(&view, *number)?,
+                ScanColumn::Column(number) | ScanColumn::Presence(number) => self.column(&view, *number)?,
                 ScanColumn::Revision => Value::Int8(i64::try_from(view.revision()).unwrap_or(i64::MAX)),
                 ScanColumn::UpdatedAt => Value::Timestamptz(Timestamp::from_micros(view.updated_at())?),
                 ScanColumn::TableOid => Value::Oid(self.table.id.0),

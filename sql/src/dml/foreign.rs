@@ -352,7 +352,7 @@ impl Foreign {
                     at: At::Point(point.clone()),
                 })
                 .await?;
-            for stored in page.rows {
+            for stored in page.rows.iter() {
                 stored_any = true;
                 if written.contains(&stored.key) {
                     continue;

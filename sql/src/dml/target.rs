@@ -129,7 +129,7 @@ impl Targets {
         let stored: Vec<Stored> = found.iter().map(|found| found.stored.clone()).collect();
         let anywhere = PartitionId::default_of(self.table.database, self.table.schema);
         let partition = found.first().map_or(&anywhere, |found| &found.partition);
-        self.decoder.decode(partition, &stored)
+        self.decoder.decode(partition, stored.as_slice())
     }
 
     /// Locks rows. Answers which are still there, and for each of those whether it is another than was read.

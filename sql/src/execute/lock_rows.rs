@@ -129,8 +129,8 @@ impl LockRows {
         let Some((partition, key, _)) = self.place(one, at)? else { return Ok(one.clone()) };
         let lock = &self.tables[at];
         let wanted: Vec<plan::ScanColumn> = lock.columns.iter().map(|(_, what)| *what).collect();
-        let made =
-            Decoder::new(&lock.table, &wanted).decode(&partition, &[Stored { key, row: stored.clone() }])?;
+        let made = Decoder::new(&lock.table, &wanted)
+            .decode(&partition, [Stored { key, row: stored.clone() }].as_slice())?;
         let mut columns = one.columns().to_vec();
         for ((place, _), column) in lock.columns.iter().zip(made.columns()) {
             columns[*place] = Arc::clone(column);

@@ -6,10 +6,14 @@
 //! - Rows the transaction has written replace stored ones, removed ones go, new ones come in the order of the access.
 //! - A long scan of one partition whose order nobody relies on is cut in two after some pages, and partitions are read
 //!   side by side: [`STREAMS`] pages are on their way at once.
-//! - From the second page on, the next one is asked for before this one is decoded: a LIMIT that is met by the first page
-//!   reads no other.
+//! - From the second page on, the next one is asked for before this one is used, and decoded beside what uses this one: a
+//!   LIMIT that is met by the first page reads no other.
 
-use std::{collections::VecDeque, ops::Bound};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    ops::Bound,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use model::{
@@ -17,17 +21,22 @@ use model::{
     id::{IndexId, PartitionId},
     key,
     port::{BoxFuture, Reply},
-    read::{self, At, Page, ReadPoint, Stored},
+    read::{self, At, Page, ReadPoint, Rows, Stored},
     row::RowView,
     schema::{IndexPart, Table},
 };
+use tokio::task::JoinSet;
 
 use super::{
     Expressions, KeyBytes, Operator, Runtime,
     range::{key_range, partitions, parts_of, whole_keys},
 };
 use crate::{
-    batch::{Batch, stored::Decoder},
+    batch::{
+        Batch, Column,
+        stored::{Decoder, Source},
+    },
+    expr::{Expr, Kind},
     plan::{self, Access},
 };
 
@@ -48,12 +57,82 @@ const KEYS_PER_GET: usize = 1_024;
 pub(super) struct Scan {
     runtime: Runtime,
     plan: plan::Scan,
-    decoder: Decoder,
-    filter: Option<Expressions>,
+    decoder: Arc<Decode>,
+    filter: Option<Filter>,
     /// What is still to be read; none before the first batch.
     work: Option<VecDeque<Work>>,
     /// Ranges that are being read, the next one to look at first.
     current: VecDeque<Pages>,
+}
+
+/// What a row must fulfil. The columns it reads are decoded first, the others only of the rows that are kept.
+struct Filter {
+    condition: Expressions,
+    /// The columns that the condition reads, in the order in which it knows them.
+    reads: Vec<usize>,
+    /// The columns that it does not read.
+    rest: Vec<usize>,
+}
+
+impl Filter {
+    fn new(condition: &Expr, width: usize) -> Self {
+        let mut reads = BTreeSet::new();
+        let mut whole = false;
+        condition.any(&mut |at| {
+            match at.kind {
+                Kind::Column(column) => {
+                    reads.insert(column);
+                }
+                // A sub-query reads the row in its own way.
+                Kind::Subquery(_) => whole = true,
+                _ => {}
+            }
+            false
+        });
+        if whole {
+            reads = (0..width).collect();
+        }
+        let reads: Vec<usize> = reads.into_iter().collect();
+        let mut condition = condition.clone();
+        renumber(&mut condition, &reads);
+        Self {
+            condition: Expressions::condition(&condition, reads.len()),
+            rest: (0..width).filter(|column| !reads.contains(column)).collect(),
+            reads,
+        }
+    }
+
+    /// The rows that are kept, of some whose first columns are these.
+    async fn decode<R: Source + Sync + ?Sized>(
+        &mut self,
+        runtime: &Runtime,
+        decoder: &Decoder,
+        partition: &PartitionId,
+        rows: &R,
+        read: Vec<Arc<Column>>,
+    ) -> Result<Batch> {
+        let kept = self.condition.filter(runtime, Batch::new(read, rows.count())).await?;
+        if kept.is_empty() {
+            return Ok(kept);
+        }
+        let rest = decoder.columns_of(partition, rows, self.rest.iter().copied(), kept.selection())?;
+        let (count, kept) = (kept.len(), kept.compact());
+        let mut columns: Vec<(usize, Arc<Column>)> = Vec::with_capacity(self.reads.len() + rest.len());
+        columns.extend(self.reads.iter().copied().zip(kept.columns().iter().cloned()));
+        columns.extend(self.rest.iter().copied().zip(rest));
+        columns.sort_by_key(|(place, _)| *place);
+        Ok(Batch::new(columns.into_iter().map(|(_, column)| column).collect(), count))
+    }
+}
+
+/// Columns by their places in a list instead of their own numbers.
+fn renumber(expr: &mut Expr, list: &[usize]) {
+    if let Kind::Column(column) = &mut expr.kind
+        && let Ok(place) = list.binary_search(column)
+    {
+        *column = place;
+    }
+    expr.for_each_child_mut(&mut |child| renumber(child, list));
 }
 
 /// One piece of a scan.
@@ -80,17 +159,56 @@ struct Pages {
     upper: Option<KeyBytes>,
 }
 
+/// Rows that were read.
+enum Found {
+    /// As a page gave them, with the columns that are decoded first.
+    Packed(Rows, Vec<Arc<Column>>),
+    /// One by one, or with rows of the transaction among them.
+    Loose(Vec<Stored>),
+}
+
 enum Coming {
     Here(Result<Page>),
     Waiting(Reply<Page>),
+    /// Being read and decoded by a task of its own, which ends with this.
+    Decoding(JoinSet<Result<Decoded>>),
+}
+
+/// A page with the columns that are decoded first.
+struct Decoded {
+    page: Page,
+    columns: Vec<Arc<Column>>,
+}
+
+/// How rows are decoded.
+struct Decode {
+    decoder: Decoder,
+    /// The columns that are decoded first: those of the filter, or all.
+    first: Vec<usize>,
+}
+
+impl Decode {
+    fn first_columns<R: Source + ?Sized>(
+        &self,
+        partition: &PartitionId,
+        rows: &R,
+    ) -> Result<Vec<Arc<Column>>> {
+        self.decoder.columns_of(partition, rows, self.first.iter().copied(), None)
+    }
 }
 
 impl Scan {
     pub(super) fn new(plan: &plan::Scan, runtime: &Runtime) -> Self {
+        let filter = plan.filter.as_ref().map(|filter| Filter::new(filter, plan.columns.len()));
         Self {
             runtime: runtime.clone(),
-            decoder: Decoder::new(&plan.table, &plan.columns),
-            filter: plan.filter.as_ref().map(|filter| Expressions::condition(filter, plan.columns.len())),
+            decoder: Arc::new(Decode {
+                decoder: Decoder::new(&plan.table, &plan.columns),
+                first: filter
+                    .as_ref()
+                    .map_or((0..plan.columns.len()).collect(), |filter| filter.reads.clone()),
+            }),
+            filter,
             plan: plan.clone(),
             work: None,
             current: VecDeque::new(),
@@ -157,7 +275,7 @@ impl Scan {
     }
 
     /// The next stored rows, with their partition; none at the end.
-    async fn next_rows(&mut self) -> Result<Option<(PartitionId, Vec<Stored>)>> {
+    async fn next_rows(&mut self) -> Result<Option<(PartitionId, Found)>> {
         if self.work.is_none() {
             self.work = Some(self.begin().await?);
         }
@@ -169,10 +287,12 @@ impl Scan {
                 && let Some(Work::Range(..)) = self.work.as_ref().and_then(VecDeque::front)
                 && let Some(Work::Range(partition, range)) = self.work.as_mut().and_then(VecDeque::pop_front)
             {
-                self.current.push_back(Pages::open(&self.runtime, &self.plan, partition, range).await?);
+                self.current.push_back(
+                    Pages::open(&self.runtime, &self.plan, &self.decoder, partition, range).await?,
+                );
             }
             if let Some(mut pages) = self.current.pop_front() {
-                let rows = pages.next(&self.runtime, &self.plan, index).await?;
+                let rows = pages.next(&self.runtime, &self.plan, &self.decoder, index).await?;
                 let partition = pages.partition.clone();
                 if rows.is_some() {
                     if let Some(upper) = pages.upper.take()
@@ -190,11 +310,13 @@ impl Scan {
             match self.work.as_mut().and_then(VecDeque::pop_front) {
                 None => return Ok(None),
                 Some(Work::Range(partition, range)) => {
-                    self.current.push_back(Pages::open(&self.runtime, &self.plan, partition, range).await?);
+                    self.current.push_back(
+                        Pages::open(&self.runtime, &self.plan, &self.decoder, partition, range).await?,
+                    );
                 }
                 Some(Work::Keys(partition, keys)) => {
                     let rows = self.get(&partition, keys).await?;
-                    return Ok(Some((partition, rows)));
+                    return Ok(Some((partition, Found::Loose(rows))));
                 }
             }
         }
@@ -263,13 +385,19 @@ impl Operator for Scan {
                 if rows.is_empty() {
                     continue;
                 }
-                let mut batch = self.decoder.decode(&partition, &rows)?;
-                if let Some(filter) = &mut self.filter {
-                    batch = filter.filter(&self.runtime, batch).await?;
-                }
+                let count = rows.len();
+                let bytes = if self.runtime.statistics.is_some() { rows.bytes() } else { 0 };
+                let batch = match rows {
+                    Found::Packed(rows, read) => self.keep(&partition, &rows, read).await?,
+                    Found::Loose(rows) => {
+                        let rows = rows.as_slice();
+                        let read = self.decoder.first_columns(&partition, rows)?;
+                        self.keep(&partition, rows, read).await?
+                    }
+                };
                 self.runtime.note(|node| {
-                    node.rows_removed += (rows.len() - batch.len()) as u64;
-                    node.bytes_read += rows.iter().map(|stored| stored.row.len() as u64).sum::<u64>();
+                    node.rows_removed += (count - batch.len()) as u64;
+                    node.bytes_read += bytes;
                 });
                 if !batch.is_empty() {
                     return Ok(Some(batch));
@@ -279,10 +407,47 @@ impl Operator for Scan {
     }
 }
 
+impl Scan {
+    /// The rows that the filter keeps, whole.
+    async fn keep<R: Source + Sync + ?Sized>(
+        &mut self,
+        partition: &PartitionId,
+        rows: &R,
+        read: Vec<Arc<Column>>,
+    ) -> Result<Batch> {
+        match &mut self.filter {
+            None => Ok(Batch::new(read, rows.count())),
+            Some(filter) => filter.decode(&self.runtime, &self.decoder.decoder, partition, rows, read).await,
+        }
+    }
+}
+
+impl Found {
+    fn len(&self) -> usize {
+        match self {
+            Self::Packed(rows, _) => rows.len(),
+            Self::Loose(rows) => rows.len(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the rows without their keys.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Packed(rows, _) => (0..rows.len()).map(|row| rows.row(row).len() as u64).sum(),
+            Self::Loose(rows) => rows.iter().map(|stored| stored.row.len() as u64).sum(),
+        }
+    }
+}
+
 impl Pages {
     async fn open(
         runtime: &Runtime,
         plan: &plan::Scan,
+        decoder: &Arc<Decode>,
         partition: PartitionId,
         range: KeyBytes,
     ) -> Result<Self> {
@@ -308,7 +473,7 @@ impl Pages {
             written,
             upper: None,
         };
-        pages.ask(runtime, plan, index, None).await;
+        pages.ask(runtime, plan, decoder, index, None).await;
         Ok(pages)
     }
 
@@ -317,6 +482,7 @@ impl Pages {
         &mut self,
         runtime: &Runtime,
         plan: &plan::Scan,
+        decoder: &Arc<Decode>,
         index: Option<IndexId>,
         edge: Option<Bytes>,
     ) {
@@ -337,6 +503,13 @@ impl Pages {
             at: At::Point(self.point.clone()),
         });
         self.rows_max = (self.rows_max * 4).min(PAGE_ROWS);
+        let beside = self.given > 0
+            && !runtime.statement.overlay.touches(plan.table.id)
+            && tokio::runtime::Handle::try_current().is_ok();
+        if beside {
+            self.coming = Some(self.decode_beside(reply, decoder));
+            return;
+        }
         // One poll sets the work going; its result is looked at when the page is needed.
         self.coming = Some(match futures::poll!(&mut reply) {
             std::task::Poll::Ready(page) => Coming::Here(page),
@@ -344,19 +517,38 @@ impl Pages {
         });
     }
 
+    /// Has a page read and decoded while others are used.
+    fn decode_beside(&self, reply: Reply<Page>, decoder: &Arc<Decode>) -> Coming {
+        let (partition, decoder) = (self.partition.clone(), Arc::clone(decoder));
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let page = reply.await?;
+            let columns = decoder.first_columns(&partition, &page.rows)?;
+            Ok(Decoded { page, columns })
+        });
+        Coming::Decoding(task)
+    }
+
     async fn next(
         &mut self,
         runtime: &Runtime,
         plan: &plan::Scan,
+        decoder: &Arc<Decode>,
         index: Option<IndexId>,
-    ) -> Result<Option<Vec<Stored>>> {
+    ) -> Result<Option<Found>> {
         if let Some(second) = self.second.take() {
-            self.ask(runtime, plan, index, Some(second)).await;
+            self.ask(runtime, plan, decoder, index, Some(second)).await;
         }
-        let page = match self.coming.take() {
+        let (page, columns) = match self.coming.take() {
             None => return Ok(None),
-            Some(Coming::Here(page)) => page?,
-            Some(Coming::Waiting(reply)) => reply.await?,
+            Some(Coming::Here(page)) => (page?, None),
+            Some(Coming::Waiting(reply)) => (reply.await?, None),
+            Some(Coming::Decoding(mut task)) => {
+                let ended = task.join_next().await.ok_or_else(|| Error::internal("a page has no task"))?;
+                let fault = |fault| Error::internal("a page was not decoded").with_source(fault);
+                let decoded = ended.map_err(fault)??;
+                (decoded.page, Some(decoded.columns))
+            }
         };
         let here = self.edge.take();
         self.given += 1;
@@ -366,18 +558,23 @@ impl Pages {
                 if given == PAGES_BEFORE_CUT && !plan.ordered && !plan.reverse && index.is_none() {
                     self.cut(runtime, plan, next).await?;
                 }
-                self.ask(runtime, plan, index, Some(next.clone())).await;
+                self.ask(runtime, plan, decoder, index, Some(next.clone())).await;
             }
             (None, _) => {}
         }
         let overlay = &runtime.statement.overlay;
         if !overlay.touches(plan.table.id) {
-            return Ok(Some(page.rows));
+            let columns = match columns {
+                Some(columns) => columns,
+                None => decoder.first_columns(&self.partition, &page.rows)?,
+            };
+            return Ok(Some(Found::Packed(page.rows, columns)));
         }
-        match index {
-            None => Ok(Some(self.merge_primary(runtime, plan, page, here))),
-            Some(index) => self.merge_index(runtime, plan, page, index).map(Some),
-        }
+        let rows = match index {
+            None => self.merge_primary(runtime, plan, page, here),
+            Some(index) => self.merge_index(runtime, plan, page, index)?,
+        };
+        Ok(Some(Found::Loose(rows)))
     }
 
     /// Cuts what is left of the range in two, if there is a key between its ends.
@@ -393,7 +590,7 @@ impl Pages {
             bytes_max: 1,
             at: At::Point(self.point.clone()),
         });
-        let Some(last) = last.await?.rows.into_iter().next() else { return Ok(()) };
+        let Some(last) = last.await?.rows.iter().next() else { return Ok(()) };
         if let Some(middle) = middle(&plan.table, from, &last.key) {
             let to = self.range.to.replace(middle.clone());
             self.upper = Some(KeyBytes { from: middle, to });
@@ -413,7 +610,13 @@ impl Pages {
         let from = low.unwrap_or_else(|| self.range.from.clone());
         let to = high.or_else(|| self.range.to.clone());
         let upper = to.as_ref().map_or(Bound::Unbounded, |to| Bound::Excluded(to.as_ref()));
-        runtime.statement.overlay.merge(&place, page.rows, Bound::Included(&from), upper, plan.reverse)
+        runtime.statement.overlay.merge(
+            &place,
+            page.rows.iter().collect(),
+            Bound::Included(&from),
+            upper,
+            plan.reverse,
+        )
     }
 
     /// Stored rows that were written are left out; written rows come where their index keys stand.
@@ -428,7 +631,7 @@ impl Pages {
         let table = &plan.table;
         let parts = parts_of(table, Some(index))?;
         let mut rows = Vec::with_capacity(page.rows.len());
-        for stored in page.rows {
+        for stored in page.rows.iter() {
             if overlay.get(&self.partition, table.id, &stored.key).is_some() {
                 continue;
             }

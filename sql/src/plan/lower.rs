@@ -590,7 +590,7 @@ impl Lower<'_> {
             call.order.iter().for_each(|key| read_columns(&key.value, &mut below));
         }
         let distinct = cost::group_rows(&groups, self.statistics, self.columns);
-        let input = self.node(*input, &below, env)?;
+        let mut input = self.node(*input, &below, env)?;
         let mut ids: Vec<usize> = groups.iter().map(|(id, _)| *id).collect();
         let is_one = groups.is_empty() && sets.is_none();
         let groups = self.exprs(groups.into_iter().map(|(_, value)| value).collect(), &input.ids, env)?;
@@ -605,6 +605,9 @@ impl Lower<'_> {
                 order: self.keys(call.order, &input.ids, env)?,
                 ty: call.ty,
             });
+        }
+        if let Node::Scan(scan) = &mut input.plan.node {
+            ask_for_presence(scan, &groups, &calls);
         }
         ids.extend(grouping.iter().map(|(id, _)| *id));
         let grouping = grouping.into_iter().map(|(_, places)| places).collect();
@@ -1089,6 +1092,34 @@ impl Lower<'_> {
         let outer = self.outer(inner, ids, env)?;
         subquery.query = Query::Physical { plan: lowered.plan.into(), outer };
         Ok(())
+    }
+}
+
+/// Of a column that is only counted nothing is read but whether it is null.
+fn ask_for_presence(scan: &mut Scan, groups: &[Expr], calls: &[AggregateCall]) {
+    let (mut read, mut counted): (Vec<&Expr>, BTreeSet<usize>) = (groups.iter().collect(), BTreeSet::new());
+    read.extend(&scan.filter);
+    for call in calls {
+        read.extend(call.filter.iter().chain(call.order.iter().map(|key| &key.value)));
+        match (call.function.name, &call.arguments[..]) {
+            ("count", [Expr { kind: Kind::Column(place), .. }]) if !call.distinct => {
+                counted.insert(*place);
+            }
+            (_, arguments) => read.extend(arguments),
+        }
+    }
+    // A sub-query reads the row in its own way.
+    if read.iter().any(|expr| has_subquery(expr)) {
+        return;
+    }
+    let mut places = BTreeSet::new();
+    read.iter().for_each(|expr| read_columns(expr, &mut places));
+    for place in counted.difference(&places) {
+        if let Some(column) = scan.columns.get_mut(*place)
+            && let ScanColumn::Column(number) = *column
+        {
+            *column = ScanColumn::Presence(number);
+        }
     }
 }
 

@@ -277,6 +277,8 @@ pub enum Keys {
 pub enum ScanColumn {
     /// A column.
     Column(ColumnNumber),
+    /// Whether a column is null: its values are not looked at.
+    Presence(ColumnNumber),
     /// `_revision`, int8.
     Revision,
     /// `_updated_at`, timestamptz.

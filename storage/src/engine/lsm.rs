@@ -169,7 +169,7 @@ pub(super) fn ingest(
     Ok(count)
 }
 
-fn read_failure(error: fjall::Error) -> Error {
+pub(super) fn read_failure(error: fjall::Error) -> Error {
     failure("read", Path::new(""), error)
 }
 

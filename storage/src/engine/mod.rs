@@ -19,6 +19,7 @@ mod journal;
 mod lsm;
 mod memory;
 mod snapshot;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -149,6 +150,18 @@ impl Engine {
         match &self.0 {
             Backend::Lsm(lsm) => Snapshot::of_lsm(lsm.snapshot()),
             Backend::Memory(memory) => Snapshot::of_memory(memory::Memory::snapshot(memory)),
+        }
+    }
+
+    /// This moment, to be swept over one of the keyspaces.
+    pub fn snapshot_of(&self, keyspace: &Keyspace) -> Snapshot {
+        match &keyspace.0 {
+            KeyspaceOf::Lsm(keyspace) => {
+                // The tables first: so whatever the snapshot sees was there before it.
+                let tables = sweep::Tables::of(keyspace);
+                self.snapshot().with_tables(tables)
+            }
+            KeyspaceOf::Memory(_) => self.snapshot(),
         }
     }
 

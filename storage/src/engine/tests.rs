@@ -100,6 +100,9 @@ fn check(snapshot: &Snapshot, keyspace: &Keyspace, expected: &Map, probe: &[u8])
         snapshot.prefix(keyspace, probe).map(|pair| pair.expect("read").key().to_vec()).collect();
     let wanted: Vec<Vec<u8>> = expected.keys().filter(|key| key.starts_with(probe)).cloned().collect();
     assert_eq!(found, wanted);
+    for (from, to) in [(&[][..], None), (probe, None), (&[][..], Some(probe)), (&[0][..], Some(probe))] {
+        assert_eq!(swept(snapshot, keyspace, from, to), ranged(snapshot, keyspace, from, to));
+    }
     // From both ends at once.
     let mut both = snapshot.range(keyspace, Bound::Unbounded, Bound::Unbounded);
     let mut count = 0;
@@ -108,6 +111,27 @@ fn check(snapshot: &Snapshot, keyspace: &Keyspace, expected: &Map, probe: &[u8])
         count += 1;
     }
     assert_eq!(count, expected.len());
+}
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn swept(snapshot: &Snapshot, keyspace: &Keyspace, from: &[u8], to: Option<&[u8]>) -> Pairs {
+    let mut pairs = Vec::new();
+    let take = |key: &[u8], value: &[u8]| {
+        pairs.push((key.to_vec(), value.to_vec()));
+        true
+    };
+    assert!(snapshot.sweep(keyspace, from, to, take).expect("read"));
+    pairs
+}
+
+fn ranged(snapshot: &Snapshot, keyspace: &Keyspace, from: &[u8], to: Option<&[u8]>) -> Pairs {
+    let to = to.map_or(Bound::Unbounded, Bound::Excluded);
+    let pairs = snapshot.range(keyspace, Bound::Included(from), to);
+    pairs
+        .map(|pair| pair.expect("read").into_bytes())
+        .map(|(key, value)| (key.to_vec(), value.to_vec()))
+        .collect()
 }
 
 fn small() -> Options {
@@ -139,7 +163,7 @@ proptest! {
                 }
                 Step::Snapshot => {
                     for side in [&mut disk, &mut memory] {
-                        side.snapshots.push((side.engine.snapshot(), side.keyspaces.clone()));
+                        side.snapshots.push((side.engine.snapshot_of(&side.keyspaces[0]), side.keyspaces.clone()));
                     }
                     held.push(maps.clone());
                 }
@@ -365,4 +389,145 @@ fn a_second_engine_on_a_directory_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let _first = Engine::open(folder.path(), &small()).expect("opened");
     assert!(matches!(Engine::open(folder.path(), &small()), Err(Error::Held { .. })));
+}
+
+/// Numbers that look like chance and are the same in every run.
+fn scatter(n: u64) -> u64 {
+    let mut n = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    n ^= n >> 29;
+    n.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16
+}
+
+#[test]
+fn a_sweep_over_many_blocks_gives_what_a_range_gives() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = || Engine::open(folder.path(), &small()).expect("opened");
+    let mut engine = open();
+    let key = |n: u64| [b"some/table/".as_slice(), &(n % 20_000).to_be_bytes()].concat();
+    let mut held = Vec::new();
+    let mut swept_at_first = 0;
+    for round in 0..12_u64 {
+        let keyspace = engine.keyspace("k").expect("a keyspace");
+        let mut batch = Batch::new();
+        for n in 0..4_000 {
+            let number = scatter(round * 10_000 + n);
+            let value = match number % 97 {
+                0 => vec![round as u8; 5_000],
+                length => vec![length as u8; length as usize],
+            };
+            if round > 0 && number % 5 == 0 {
+                batch.delete(&keyspace, key(number >> 8));
+            } else {
+                batch.put(&keyspace, key(number >> 8), value);
+            }
+        }
+        engine.commit(batch).expect("written");
+        held.push(engine.snapshot_of(&keyspace));
+        swept_at_first += usize::from(held.last().is_some_and(|snapshot| snapshot.sweeps(&keyspace)));
+        if round % 3 == 0 {
+            engine.flush(&keyspace).expect("flushed");
+        }
+        for snapshot in &held {
+            let (a, b) = (scatter(round + 1_000_000) % 20_000, scatter(round + 2_000_000) % 20_000);
+            let (from, to) = (key(a.min(b)), key(a.max(b)));
+            for (from, to) in [(from.as_slice(), Some(to.as_slice())), (&to, None), (&[], Some(&from))] {
+                let expected = ranged(snapshot, &keyspace, from, to);
+                assert!(swept(snapshot, &keyspace, from, to) == expected, "round {round}");
+                // It stops where it is told to.
+                let mut few = 0;
+                let take = |_: &[u8], _: &[u8]| {
+                    few += 1;
+                    few < 10
+                };
+                let ended = snapshot.sweep(&keyspace, from, to, take).expect("read");
+                assert_eq!(ended, expected.len() < 10);
+            }
+        }
+        if round == 7 {
+            // What lies in files only, and in no cache.
+            held.clear();
+            drop(keyspace);
+            drop(engine);
+            engine = open();
+        }
+    }
+    // The lowest level has its index in parts.
+    let keyspace = engine.keyspace("k").expect("a keyspace");
+    let super::KeyspaceOf::Lsm(library) = &keyspace.0 else { panic!("it is on disk") };
+    library.major_compact().expect("compacted");
+    let snapshot = engine.snapshot_of(&keyspace);
+    assert!(snapshot.sweeps(&keyspace));
+    for round in 0..50 {
+        let from = key(scatter(round));
+        assert!(swept(&snapshot, &keyspace, &from, None) == ranged(&snapshot, &keyspace, &from, None));
+    }
+    assert!(swept_at_first > 0, "not all were asked of the library's iterator");
+}
+
+#[test]
+fn a_sweep_beside_a_writer_that_flushes_sees_one_moment() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = Engine::open(folder.path(), &small()).expect("opened");
+    let keyspace = engine.keyspace("k").expect("a keyspace");
+    let write = |round: u32| {
+        let mut batch = Batch::new();
+        for n in 0..500_u32 {
+            batch.put(&keyspace, n.to_be_bytes().to_vec(), round.to_be_bytes().to_vec());
+        }
+        engine.commit(batch).expect("written");
+    };
+    write(0);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 1..60 {
+                write(round);
+                if round % 4 == 0 {
+                    engine.flush(&keyspace).expect("flushed");
+                }
+            }
+        });
+        while !writer.is_finished() {
+            let snapshot = engine.snapshot_of(&keyspace);
+            let pairs = swept(&snapshot, &keyspace, &[], None);
+            assert_eq!(pairs.len(), 500);
+            assert!(pairs.iter().all(|(_, value)| *value == pairs[0].1), "rows of one batch");
+        }
+    });
+}
+
+#[test]
+fn a_sweep_sees_what_a_compaction_took_out_of_the_newest_tables() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = Engine::open(folder.path(), &small()).expect("opened");
+    let keyspace = engine.keyspace("k").expect("a keyspace");
+    let put = |key: &[u8], value: &[u8]| {
+        let mut batch = Batch::new();
+        batch.put(&keyspace, key.to_vec(), value.to_vec());
+        engine.commit(batch).expect("written");
+    };
+    put(b"a", b"old");
+    put(b"b", b"old");
+    for n in 0..10_u8 {
+        put(b"c", &[n]);
+    }
+    let snapshot = engine.snapshot_of(&keyspace);
+    let before = ranged(&snapshot, &keyspace, &[], None);
+    assert!(snapshot.sweeps(&keyspace));
+    assert_eq!(swept(&snapshot, &keyspace, &[], None), before);
+    put(b"a", b"new");
+    let mut batch = Batch::new();
+    batch.delete(&keyspace, b"b".to_vec());
+    engine.commit(batch).expect("written");
+    engine.flush(&keyspace).expect("flushed");
+    // The library looks for what no snapshot needs after so many of them ended.
+    for _ in 0..20_000 {
+        drop(engine.snapshot());
+    }
+    let super::KeyspaceOf::Lsm(library) = &keyspace.0 else { panic!("it is on disk") };
+    library.major_compact().expect("compacted");
+    assert!(!snapshot.sweeps(&keyspace));
+    assert_eq!(swept(&snapshot, &keyspace, &[], None), before);
+    let newest = engine.snapshot_of(&keyspace);
+    assert!(newest.sweeps(&keyspace));
+    assert_eq!(swept(&newest, &keyspace, &[], None), ranged(&newest, &keyspace, &[], None));
 }

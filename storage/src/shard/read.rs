@@ -1,14 +1,14 @@
 //! Reads: one moment of a shard, asked by key, by range, by count.
 //!
 //! A get builds one key and asks the engine once; a table that was never truncated costs no look-up of its storage. A scan
-//! puts the rows of a page into one allocation and hands out slices of it.
+//! puts the rows of a page into one allocation.
 
 use std::ops::Bound;
 
 use bytes::Bytes;
 use model::{
     id::{CommandId, IndexId, NodeId, PartitionId, Revision, RoleId, SequenceId, TableId},
-    read::{Page, Scan, Stored, after_prefix},
+    read::{Page, RowsBuilder, Scan, Stored, after_prefix},
 };
 
 use super::Shard;
@@ -18,6 +18,13 @@ use crate::{
     error::{Error, Result},
     keyspace::{self, family, meta},
 };
+
+/// Pages of so many rows and more are read by a sweep.
+const SWEEP_ROWS_MIN: usize = 512;
+/// For how many rows a page has room from the start, at most.
+const PAGE_ROWS_AT_FIRST: usize = 4_096;
+/// And for how many bytes a row.
+const ROW_BYTES_AT_FIRST: usize = 160;
 
 /// One moment of a shard's state. Holding it keeps old versions of rows alive.
 #[derive(Clone)]
@@ -175,21 +182,35 @@ impl Snapshot {
     }
 
     fn scan_rows(&self, scan: &Scan, prefix: &[u8]) -> Result<Page> {
-        let mut pass = self.pass(scan, prefix);
         let mut page = PageBuilder::new(scan);
-        let mut last = None;
+        if !scan.reverse && scan.rows_max >= SWEEP_ROWS_MIN {
+            let from = [prefix, &scan.from].concat();
+            let to = match &scan.to {
+                Some(to) => Some([prefix, to].concat()),
+                None => after_prefix(prefix).map(Vec::from),
+            };
+            let take = |key: &[u8], row: &[u8]| {
+                let goes_on = !page.is_full();
+                if goes_on {
+                    page.push(key.get(prefix.len()..).unwrap_or_default(), row);
+                }
+                goes_on
+            };
+            let ended = self.engine.sweep(&self.shard.0.keyspace, &from, to.as_deref(), take)?;
+            let next = if ended { None } else { page.rows.last_key().map(|key| scan.next_after(key)) };
+            return Ok(page.finish(next));
+        }
+        let mut pass = self.pass(scan, prefix);
         while !page.is_full() {
             let Some(pair) = pass.next() else {
                 return Ok(page.finish(None));
             };
             let pair = pair?;
-            let key = pair.key().get(prefix.len()..).unwrap_or_default();
-            page.push(key, pair.value());
-            last = Some(pair);
+            page.push(pair.key().get(prefix.len()..).unwrap_or_default(), pair.value());
         }
-        let next = match (pass.next().transpose()?, last) {
-            (Some(_), Some(last)) => Some(scan.next_after(&last.key()[prefix.len()..])),
-            (Some(_), None) | (None, _) => None,
+        let next = match pass.next().transpose()? {
+            Some(_) => page.rows.last_key().map(|key| scan.next_after(key)),
+            None => None,
         };
         Ok(page.finish(next))
     }
@@ -334,7 +355,7 @@ impl Snapshot {
             at: model::read::At::Latest,
         };
         let rows = self.scan(&scan)?.rows;
-        rows.into_iter().map(|stored| Ok((stored.key, revision_of(&stored.row)?))).collect()
+        rows.iter().map(|stored| Ok((stored.key, revision_of(&stored.row)?))).collect()
     }
 }
 
@@ -416,44 +437,36 @@ impl NextAfter for Scan {
     }
 }
 
-/// A page's rows, one behind the other in one allocation.
+/// A page that grows until it is full.
 struct PageBuilder {
-    arena: Vec<u8>,
-    ends: Vec<(usize, usize)>,
+    rows: RowsBuilder,
     rows_max: usize,
     bytes_max: usize,
 }
 
 impl PageBuilder {
     fn new(scan: &Scan) -> Self {
-        Self {
-            arena: Vec::with_capacity(scan.bytes_max.min(1 << 10)),
-            ends: Vec::with_capacity(scan.rows_max.min(64)),
-            // A page that can hold nothing would never get anywhere.
-            rows_max: scan.rows_max.max(1),
-            bytes_max: scan.bytes_max,
-        }
+        // A page that can hold nothing would never get anywhere.
+        let rows_max = scan.rows_max.max(1);
+        let (rows, bytes) = if rows_max < SWEEP_ROWS_MIN {
+            (rows_max.min(64), 1 << 10)
+        } else {
+            let rows = rows_max.min(PAGE_ROWS_AT_FIRST);
+            (rows, rows * ROW_BYTES_AT_FIRST)
+        };
+        let rows = RowsBuilder::with_capacity(rows, scan.bytes_max.min(bytes));
+        Self { rows, rows_max, bytes_max: scan.bytes_max }
     }
 
     fn is_full(&self) -> bool {
-        self.ends.len() >= self.rows_max || (!self.ends.is_empty() && self.arena.len() >= self.bytes_max)
+        self.rows.len() >= self.rows_max || (!self.rows.is_empty() && self.rows.bytes() >= self.bytes_max)
     }
 
     fn push(&mut self, key: &[u8], row: &[u8]) {
-        self.arena.extend_from_slice(key);
-        let key_end = self.arena.len();
-        self.arena.extend_from_slice(row);
-        self.ends.push((key_end, self.arena.len()));
+        self.rows.push(key, row);
     }
 
     fn finish(self, next: Option<Bytes>) -> Page {
-        let arena = Bytes::from(self.arena);
-        let mut rows = Vec::with_capacity(self.ends.len());
-        let mut start = 0;
-        for (key_end, end) in self.ends {
-            rows.push(Stored { key: arena.slice(start..key_end), row: arena.slice(key_end..end) });
-            start = end;
-        }
-        Page { rows, next }
+        Page { rows: self.rows.finish(), next }
     }
 }

@@ -142,7 +142,7 @@ impl Lookup {
                 stored.push(row);
             }
         }
-        let rows = self.decoder.decode(&partition, &stored)?;
+        let rows = self.decoder.decode(&partition, stored.as_slice())?;
         let (mut left_rows, mut right_rows) = (Vec::new(), Vec::new());
         for (row, key) in keys.iter().enumerate() {
             let place =

@@ -40,7 +40,7 @@ fn pages_of_any_size_give_every_row_once_in_both_directions() {
                 let mut pages = 0;
                 loop {
                     let page = snapshot.scan(&scan).expect("read");
-                    found.extend(page.rows.into_iter().map(|stored| stored.key));
+                    found.extend(page.rows.iter().map(|stored| stored.key));
                     pages += 1;
                     match page.next {
                         None => break,
