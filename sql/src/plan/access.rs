@@ -466,19 +466,15 @@ pub(crate) fn lookup_join(
     }
     let without = choose(scan, own.clone(), None, statistics, columns);
     let with = choose(scan, own.into_iter().chain(keys.iter().cloned()).collect(), None, statistics, columns);
-    let is_lookup = match &with.access {
-        Access::Keys { .. } => true,
-        Access::Range { range, .. } => !range.prefix.is_empty(),
-        Access::Full { .. } => false,
-    };
+    let each = cost::sought(&with.access, with.cost)?;
     // The key must come from the left, not from constants.
     let from_left = !matches!((&without.access, &with.access), (Access::Keys { .. }, Access::Keys { .. }));
-    if !is_lookup || !from_left {
+    if !from_left {
         return None;
     }
     let outer = cost::rows(left, statistics, columns);
-    let by_lookup = outer * (with.cost + cost::LOOKUP);
-    let by_hash = without.cost + without.rows * 1.5 + outer;
+    let by_lookup = outer * each;
+    let by_hash = cost::BEGIN + without.cost + without.rows * 1.5 + outer;
     if by_lookup >= by_hash {
         return None;
     }

@@ -9,7 +9,7 @@ use crate::{
     cost,
     expr::Expr,
     plan::{
-        Access, access,
+        access,
         logical::{Columns, Logical},
     },
     stats::Statistics,
@@ -73,7 +73,8 @@ impl<'a> Graph<'a> {
     ) -> Self {
         let rows: Vec<f64> =
             leaves.iter().map(|leaf| cost::rows(leaf, statistics, columns).max(1.0)).collect();
-        let reading = leaves.iter().map(|leaf| cost::reading(leaf, statistics, columns)).collect();
+        let reading =
+            leaves.iter().map(|leaf| cost::BEGIN + cost::reading(leaf, statistics, columns)).collect();
         let of_class = |members: &[(usize, Expr)]| -> Vec<f64> {
             let all: Vec<&Expr> = members.iter().map(|(_, column)| column).collect();
             let values = cost::distinct_equal(&all, statistics, columns);
@@ -196,12 +197,7 @@ impl<'a> Graph<'a> {
             }
         }
         let chosen = access::choose(scan, conditions, None, self.statistics, self.columns);
-        let is_key = match &chosen.access {
-            Access::Keys { .. } => true,
-            Access::Range { range, .. } => !range.prefix.is_empty(),
-            Access::Full { .. } => false,
-        };
-        is_key.then_some(chosen.cost + cost::LOOKUP)
+        cost::sought(&chosen.access, chosen.cost)
     }
 
     fn exhaustive(&self, cross: bool) -> Option<Tree> {
