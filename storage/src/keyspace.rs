@@ -267,6 +267,14 @@ pub fn rows_prefix(partition: &PartitionId, table: TableId, generation: Revision
     key
 }
 
+/// Where a row lies.
+pub fn row_key(partition: &PartitionId, table: TableId, generation: Revision, key: &[u8]) -> Vec<u8> {
+    let mut full = Vec::with_capacity(48 + partition.as_bytes().len() + key.len());
+    push_rows_prefix(&mut full, partition, table, generation);
+    full.extend_from_slice(key);
+    full
+}
+
 /// What all entries of all indexes of a storage start with, by family.
 pub fn index_family_prefix(
     partition: &PartitionId,

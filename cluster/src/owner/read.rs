@@ -37,7 +37,10 @@ impl Owner {
         key: &[u8],
         at: &At,
     ) -> Result<Option<Bytes>> {
-        Ok(self.snapshot(pass, at)?.get(partition, table, key)?)
+        match at {
+            At::Latest => Ok(self.state().get(partition, table, key)?),
+            At::Point(_) => Ok(self.snapshot(pass, at)?.get(partition, table, key)?),
+        }
     }
 
     /// Whether a read by this index can go ahead at once.

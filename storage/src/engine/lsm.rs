@@ -8,8 +8,10 @@ use std::{
     fs::File,
     ops::Bound,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use fjall::{
     CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable as _,
@@ -26,6 +28,8 @@ pub(super) struct Lsm {
     directory: PathBuf,
     memtable_bytes_max: u64,
     separate_bytes_min: u32,
+    /// The snapshot that was last read at; good for as long as nothing was written since.
+    latest: ArcSwapOption<Snapshot>,
 }
 
 impl Lsm {
@@ -45,6 +49,7 @@ impl Lsm {
             directory: directory.to_path_buf(),
             memtable_bytes_max: options.memtable_bytes_max.max(1 << 20),
             separate_bytes_min: options.separate_bytes_min,
+            latest: ArcSwapOption::empty(),
         })
     }
 
@@ -87,11 +92,28 @@ impl Lsm {
                 None => writes.remove(keyspace, &**key),
             }
         }
-        writes.commit().map_err(|error| self.failure("write a batch", error))
+        let committed = writes.commit().map_err(|error| self.failure("write a batch", error));
+        // An old snapshot keeps old versions alive: it goes with what it does not see, not with the next read.
+        if self.latest.load().is_some() {
+            self.latest.store(None);
+        }
+        committed
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
-        self.database.snapshot()
+    /// This moment. While nothing is written all readers share one snapshot, because opening and closing one takes locks
+    /// that they share.
+    ///
+    /// Flushes and compactions move `visible_seqno` too, so that the shared snapshot does not keep their input alive.
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+        let visible = self.database.visible_seqno();
+        if let Some(latest) = &*self.latest.load()
+            && latest.seqno() == visible
+        {
+            return latest.clone();
+        }
+        let fresh = Arc::new(self.database.snapshot());
+        self.latest.store(Some(fresh.clone()));
+        fresh
     }
 
     pub(super) fn persist(&self) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Snapshots: one moment of all keyspaces, and ordered passes over it.
 
-use std::ops::Bound;
+use std::{ops::Bound, sync::Arc};
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ pub struct Snapshot(Of, Option<sweep::Tables>);
 
 #[derive(Clone)]
 enum Of {
-    Lsm(lsm::Snapshot),
+    Lsm(Arc<lsm::Snapshot>),
     Memory(memory::Snapshot),
 }
 
@@ -38,7 +38,7 @@ enum IterOf {
 }
 
 impl Snapshot {
-    pub(super) fn of_lsm(snapshot: lsm::Snapshot) -> Self {
+    pub(super) fn of_lsm(snapshot: Arc<lsm::Snapshot>) -> Self {
         Self(Of::Lsm(snapshot), None)
     }
 
@@ -57,6 +57,14 @@ impl Snapshot {
 
     pub(super) fn of_memory(snapshot: memory::Snapshot) -> Self {
         Self(Of::Memory(snapshot), None)
+    }
+
+    /// Where it stands in the order of writes; none in memory.
+    pub(crate) fn sequence(&self) -> Option<u64> {
+        match &self.0 {
+            Of::Lsm(snapshot) => Some(snapshot.seqno()),
+            Of::Memory(_) => None,
+        }
     }
 
     /// The value of a key.

@@ -77,6 +77,8 @@ struct Inner {
     descriptors: RwLock<Arc<Tables>>,
     /// Tables with a storage generation other than 0 somewhere. Grows before the batch that makes it true is visible.
     switched: RwLock<HashSet<TableId>>,
+    /// The revision that a snapshot saw last, and where that stood in the order of writes.
+    seen: Mutex<Option<(u64, Revision)>>,
     quarantine: Mutex<Option<String>>,
 }
 
@@ -206,6 +208,7 @@ impl Shard {
             live: RwLock::new(Live { applied, head, boots: Arc::new(boots) }),
             descriptors: RwLock::new(Arc::new(tables)),
             switched: RwLock::new(switched),
+            seen: Mutex::default(),
             quarantine: Mutex::new(None),
         })))
     }
@@ -270,6 +273,13 @@ impl Shard {
     /// The same, for passes over many rows: it costs a little more to take and makes large pages cheap.
     pub fn snapshot_to_sweep(&self) -> Snapshot {
         Snapshot::new(self.clone(), self.0.engine.snapshot_of(&self.0.keyspace))
+    }
+
+    /// One row by key, at this moment.
+    pub fn get(&self, partition: &PartitionId, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
+        let snapshot = self.0.engine.snapshot();
+        let generation = self.storage_generation(partition, table, &snapshot)?;
+        snapshot.get(&self.0.keyspace, &keyspace::row_key(partition, table, generation, key))
     }
 
     /// Why the replica was stopped, if it was.

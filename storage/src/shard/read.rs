@@ -72,7 +72,15 @@ impl Snapshot {
 
     /// The newest revision it sees.
     pub fn revision(&self) -> Result<Revision> {
-        Ok(self.head()?.revision)
+        let Some(sequence) = self.engine.sequence() else { return Ok(self.head()?.revision) };
+        if let Some((known, revision)) = *self.shard.0.seen.lock()
+            && known == sequence
+        {
+            return Ok(revision);
+        }
+        let revision = self.head()?.revision;
+        *self.shard.0.seen.lock() = Some((sequence, revision));
+        Ok(revision)
     }
 
     /// The generation of a table's storage in a partition.
@@ -83,10 +91,7 @@ impl Snapshot {
     /// One row by key.
     pub fn get(&self, partition: &PartitionId, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
         let generation = self.storage_generation(partition, table)?;
-        let mut full = Vec::with_capacity(32 + partition.as_bytes().len() + key.len());
-        keyspace::push_rows_prefix(&mut full, partition, table, generation);
-        full.extend_from_slice(key);
-        self.read(&full)
+        self.read(&keyspace::row_key(partition, table, generation, key))
     }
 
     /// Rows by key, or by keys of a unique index; one place per key.
