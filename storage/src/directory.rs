@@ -158,9 +158,12 @@ impl Directory {
     }
 
     /// Whether a directory that is there is nobody's yet, so that a first start may write into it: it has no identity,
-    /// and holds nothing or what a first start left that was cut short.
+    /// and holds nothing or what a first start left that was cut short. What holds something else is foreign.
     pub fn is_fresh(path: &Path) -> Result<bool> {
-        Ok(read_identity(path)?.is_none() && check_empty(path).is_ok())
+        match read_identity(path)? {
+            Some(_) => Ok(false),
+            None => check_empty(path).map(|()| true),
+        }
     }
 
     /// The process that has a directory open, if one has.

@@ -13,6 +13,7 @@ use std::{
 
 use clap::Args;
 use model::time::Clock;
+use storage::directory::Directory;
 
 use super::target::Running;
 use crate::{
@@ -124,7 +125,14 @@ fn directory(data: &Path) -> Vec<Finding> {
         let remedy = "Name a directory with --data.".to_owned();
         return vec![Finding::Wrong(format!("{shown} is not a directory"), remedy)];
     }
-    let mut findings = vec![Finding::Fine(format!("{shown}: a directory"))];
+    let mut findings = vec![match Directory::is_fresh(data) {
+        Ok(true) => Finding::Fine(format!("{shown}: empty; `keystead serve` will begin in it")),
+        Ok(false) => Finding::Fine(format!("{shown}: a data directory")),
+        Err(error) => Finding::Wrong(
+            error.to_string(),
+            "Name the right directory with --data; a newer format needs the newer server.".to_owned(),
+        ),
+    }];
     if metadata.permissions().readonly() {
         findings
             .push(Finding::Wrong(format!("{shown} is read-only"), "Mount or chmod it writable.".to_owned()));

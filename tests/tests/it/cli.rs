@@ -88,6 +88,22 @@ fn status_and_doctor_tell_how_the_server_is() {
     assert_eq!(stopped.code, Some(0), "{}", stopped.out);
     assert!(stopped.out.contains("none runs here"), "{}", stopped.out);
     assert_ne!(ask(&server, "status", &[]).code, Some(0), "no server, no status");
+
+    // A directory of somebody else's is named as such by both.
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("holiday.jpg"), "not ours").unwrap();
+    let foreign = place.path().to_str().unwrap();
+    let mut serve = vec!["serve", "--data", foreign];
+    for door in ["--sql", "--http", "--grpc", "--peer"] {
+        serve.extend([door, "127.0.0.1:0"]);
+    }
+    for command in [vec!["doctor", "--data", foreign], serve] {
+        let said = say(keystead::run(&command).unwrap());
+        assert_ne!(said.code, Some(0), "{command:?}");
+        let text = said.out + &said.err;
+        assert!(text.contains("holiday.jpg"), "{command:?}: {text}");
+    }
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1, "nothing was written there");
 }
 
 #[test]
