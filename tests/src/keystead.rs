@@ -81,18 +81,37 @@ impl Keystead {
         Ok(server)
     }
 
-    /// Starts in a directory that is there already and stays when this value goes.
+    /// Starts in a directory that stays when this value goes.
     pub fn open(data: &Path) -> io::Result<Keystead> {
-        let mut server = Keystead {
+        Keystead::open_with(data, &[], &[])
+    }
+
+    /// The same with more arguments for `serve` and more environment.
+    pub fn open_with(
+        data: &Path,
+        arguments: &[&str],
+        environment: &[(String, String)],
+    ) -> io::Result<Keystead> {
+        let mut server = Keystead::at(data, arguments, environment);
+        server.restart()?;
+        Ok(server)
+    }
+
+    /// The same, not started yet.
+    pub fn at(data: &Path, arguments: &[&str], environment: &[(String, String)]) -> Keystead {
+        Keystead {
             log: data.with_extension("log"),
             _temporary: None,
             data: data.to_path_buf(),
-            arguments: Vec::new(),
-            environment: Vec::new(),
+            arguments: arguments.iter().map(|a| (*a).to_owned()).collect(),
+            environment: environment.to_vec(),
             running: None,
-        };
-        server.restart()?;
-        Ok(server)
+        }
+    }
+
+    /// What the next start finds in its environment, beside the test's own.
+    pub fn replace_environment(&mut self, environment: &[(String, String)]) {
+        self.environment = environment.to_vec();
     }
 
     /// Sets an environment variable for the next start.
@@ -103,13 +122,24 @@ impl Keystead {
 
     /// Starts again in the same directory, on new ports. Returns how long it took to be ready.
     pub fn restart(&mut self) -> io::Result<Duration> {
+        let status = match self.attempt()? {
+            Ok(ready) => return Ok(ready),
+            Err(status) => status,
+        };
+        Err(io::Error::other(format!("the server was not ready ({status}); its log:\n{}", self.log_tail())))
+    }
+
+    /// The same for a start that may end: how the process ended, if it did.
+    pub fn attempt(&mut self) -> io::Result<Result<Duration, ExitStatus>> {
         assert!(self.running.is_none(), "stop or kill the server before starting it again");
         let begun = Instant::now();
         let log = File::options().create(true).append(true).open(&self.log)?;
         let mut command = clean_command()?;
         command.arg("serve").arg("--data").arg(&self.data);
         for door in ["--sql", "--http", "--grpc", "--peer"] {
-            command.args([door, "127.0.0.1:0"]);
+            if !self.arguments.iter().any(|argument| argument == door) {
+                command.args([door, "127.0.0.1:0"]);
+            }
         }
         command.args(&self.arguments).envs(self.environment.iter().map(|(n, v)| (n, v)));
         let mut process =
@@ -127,17 +157,34 @@ impl Keystead {
         match receiver.recv_timeout(READY_TIMEOUT) {
             Ok(ready) => {
                 self.running = Some((process, ready));
-                Ok(begun.elapsed())
+                Ok(Ok(begun.elapsed()))
             }
-            Err(_) => {
-                let _ = process.kill();
-                let status = process.wait()?;
-                Err(io::Error::other(format!(
-                    "the server was not ready ({status}); its log:\n{}",
-                    self.log_tail()
-                )))
+            Err(mpsc::RecvTimeoutError::Disconnected) => Ok(Err(process.wait()?)),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                process.kill()?;
+                Ok(Err(process.wait()?))
             }
         }
+    }
+
+    /// Waits until the process has ended by itself.
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        loop {
+            if let Some(status) = self.ended()? {
+                self.running = None;
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                return Err(io::Error::other("the server did not end within 30 s"));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Whether a server runs here, as far as is known.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
     }
 
     /// SIGKILL, and waits until the process is gone.

@@ -6,11 +6,13 @@
 //! 4. [`slt`] runs the statement files against both and lists what differs.
 //! 5. [`sqlgen`] makes random statements; [`differential`] compares the two servers on them.
 //! 6. [`torture`] kills the server under load and audits what it had acknowledged.
-//! 7. [`source`] reads the repository itself, for the checks of the code.
+//! 7. [`disk`] stands between the server and its files: what a power cut leaves, and calls that fail.
+//! 8. [`source`] reads the repository itself, for the checks of the code.
 //!
 //! Not here: anything that looks inside the server. The harness is a client.
 
 pub mod differential;
+pub mod disk;
 pub mod keystead;
 pub mod oracle;
 pub mod slt;

@@ -25,6 +25,10 @@ use crate::wire::Wire;
 
 const ACCOUNTS: i64 = 50;
 const BALANCE: i64 = 1_000;
+/// A row of this size is kept apart from its key, and a few fill a log segment.
+const LARGE_BYTES: i64 = 64 * 1024;
+/// More rows than one log entry takes.
+const BULK_ROWS: i64 = 1_100;
 
 /// A server that can be killed and started again.
 pub trait Victim {
@@ -108,6 +112,10 @@ pub struct Ledger {
     counter: i64,
     /// Rows of the worker's own table since its last TRUNCATE.
     scratch: i64,
+    /// Keys of rows that do not fit into a page.
+    large: BTreeSet<i64>,
+    /// Numbers of statements with more rows than one log entry takes.
+    bulk: BTreeSet<i64>,
     in_flight: Option<Operation>,
     acknowledged: u64,
 }
@@ -123,6 +131,8 @@ enum Operation {
     Transfer(i64, i64, i64),
     Scratch,
     Truncate,
+    Large(i64),
+    Bulk(i64),
 }
 
 /// What a worker's keys look like now.
@@ -133,6 +143,8 @@ pub struct Observed {
     right: BTreeSet<i64>,
     counter: i64,
     scratch: i64,
+    large: BTreeSet<i64>,
+    bulk: BTreeSet<i64>,
 }
 
 impl Ledger {
@@ -159,8 +171,10 @@ impl Ledger {
                     rng.random_range(1..20),
                 )
             }
-            92..98 => Operation::Scratch,
-            _ => Operation::Truncate,
+            92..96 => Operation::Scratch,
+            96 => Operation::Truncate,
+            97 => Operation::Bulk(self.next),
+            _ => Operation::Large(self.next),
         }
     }
 
@@ -192,6 +206,17 @@ impl Ledger {
             }
             Operation::Scratch => vec![format!("INSERT INTO torture_scratch_{w} VALUES ({})", self.scratch)],
             Operation::Truncate => vec![format!("TRUNCATE torture_scratch_{w}")],
+            Operation::Large(k) => {
+                vec![format!(
+                    "INSERT INTO torture_large VALUES ({w}, {k}, repeat('{k:016}', {}))",
+                    LARGE_BYTES / 16
+                )]
+            }
+            Operation::Bulk(k) => {
+                vec![format!(
+                    "INSERT INTO torture_bulk SELECT {w}, {k}, g FROM generate_series(1, {BULK_ROWS}) g"
+                )]
+            }
         }
     }
 
@@ -217,6 +242,12 @@ impl Ledger {
             Operation::Transfer(..) => {}
             Operation::Scratch => self.scratch += 1,
             Operation::Truncate => self.scratch = 0,
+            Operation::Large(k) => {
+                self.large.insert(k);
+            }
+            Operation::Bulk(k) => {
+                self.bulk.insert(k);
+            }
         }
     }
 
@@ -269,7 +300,15 @@ impl Ledger {
                 observed.scratch, self.scratch
             ));
         }
-        Ok((self.rows.len() + self.gone.len() + self.pairs.len()) as u64 + 2)
+        for (what, told, found) in
+            [("large row", &self.large, &observed.large), ("bulk insert", &self.bulk, &observed.bulk)]
+        {
+            if let Some(key) = told.symmetric_difference(found).next() {
+                return Err(format!("{what} {key} is lost or was never written"));
+            }
+        }
+        let sets = [&self.gone, &self.pairs, &self.large, &self.bulk];
+        Ok((self.rows.len() + sets.iter().map(|set| set.len()).sum::<usize>()) as u64 + 2)
     }
 
     /// After an audit the unsure becomes sure: what is there counts.
@@ -316,27 +355,184 @@ pub fn run(victim: &mut impl Victim, plan: Plan) -> Result<Report, String> {
         if ready > plan.ready_max {
             return Err(format!("kill {kill}: ready only after {ready:?}"));
         }
-        let mut wire = Wire::connect(&victim.address().map_err(text)?).map_err(text)?;
-        for ledger in &mut ledgers {
-            report.unknown += u64::from(ledger.in_flight.is_some());
-            let observed = observe(&mut wire, ledger.worker).map_err(|e| format!("kill {kill}: {e}"))?;
-            report.checked += ledger.audit(&observed).map_err(|e| format!("kill {kill}: {e}"))?;
-            ledger.settle(&observed);
-        }
-        let sum = number(&mut wire, "SELECT sum(balance) FROM torture_accounts")?;
-        if sum != ACCOUNTS * BALANCE {
-            return Err(format!("kill {kill}: the accounts hold {sum} instead of {}", ACCOUNTS * BALANCE));
-        }
-        let indexed = number(&mut wire, "SELECT count(*) FROM torture_rows WHERE v >= 0")?;
-        let counted = number(&mut wire, "SELECT count(*) FROM torture_rows")?;
-        if indexed != counted {
-            return Err(format!("kill {kill}: the index has {indexed} rows, the table {counted}"));
-        }
-        report.checked += 2;
+        report.unknown += ledgers.iter().filter(|ledger| ledger.in_flight.is_some()).count() as u64;
+        let address = victim.address().map_err(text)?;
+        report.checked += audit(&address, &mut ledgers).map_err(|e| format!("kill {kill}: {e}"))?;
         report.kills += 1;
     }
     report.acknowledged = ledgers.iter().map(|ledger| ledger.acknowledged).sum();
     Ok(report)
+}
+
+/// Holds what a server has against all that the workers were told; what they were unsure of is settled by it.
+pub fn audit(address: &Address, ledgers: &mut [Ledger]) -> Result<u64, String> {
+    let mut wire = Wire::connect(address).map_err(text)?;
+    let mut checked = 2;
+    for ledger in ledgers {
+        let observed = observe(&mut wire, ledger.worker)?;
+        checked += ledger.audit(&observed)?;
+        ledger.settle(&observed);
+    }
+    let sum = number(&mut wire, "SELECT sum(balance) FROM torture_accounts")?;
+    if sum != ACCOUNTS * BALANCE {
+        return Err(format!("the accounts hold {sum} instead of {}", ACCOUNTS * BALANCE));
+    }
+    let indexed = number(&mut wire, "SELECT count(*) FROM torture_rows WHERE v >= 0")?;
+    let counted = number(&mut wire, "SELECT count(*) FROM torture_rows")?;
+    if indexed != counted {
+        return Err(format!("the index has {indexed} rows, the table {counted}"));
+    }
+    Ok(checked)
+}
+
+/// New workers, of whom each knows nothing yet.
+pub fn ledgers(workers: u32) -> Vec<Ledger> {
+    (0..workers).map(|worker| Ledger { worker, ..Ledger::default() }).collect()
+}
+
+/// Lets all workers do so many operations each, or until the server is gone or refuses for the sake of its disk. Answers
+/// how many were acknowledged; any other refusal is a violation.
+pub fn load(address: &Address, ledgers: &mut [Ledger], operations: usize, seed: u64) -> Result<u64, String> {
+    let before: u64 = ledgers.iter().map(|ledger| ledger.acknowledged).sum();
+    thread::scope(|scope| {
+        let work = |ledger| scope.spawn(move || load_one(address, ledger, operations, seed));
+        let running: Vec<_> = ledgers.iter_mut().map(work).collect();
+        running
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| "a worker panicked".to_owned())?)
+    })?;
+    Ok(ledgers.iter().map(|ledger| ledger.acknowledged).sum::<u64>() - before)
+}
+
+fn load_one(address: &Address, ledger: &mut Ledger, operations: usize, seed: u64) -> Result<(), String> {
+    let mut rng = StdRng::seed_from_u64(seed ^ u64::from(ledger.worker) << 32);
+    let Ok(mut wire) = Wire::connect(address) else { return Ok(()) };
+    for _ in 0..operations {
+        let operation = ledger.choose(&mut rng);
+        ledger.in_flight = Some(operation.clone());
+        if let Told::Nothing = perform(&mut wire, ledger, &operation)? {
+            return Ok(());
+        }
+        ledger.in_flight = None;
+        ledger.acknowledge(operation);
+    }
+    Ok(())
+}
+
+/// Lets one worker write so many large rows, which fill the log fast. Stops as [`load`] does.
+pub fn fill(address: &Address, ledger: &mut Ledger, rows: usize) -> Result<(), String> {
+    let Ok(mut wire) = Wire::connect(address) else { return Ok(()) };
+    for _ in 0..rows {
+        ledger.next += 1;
+        let operation = Operation::Large(ledger.next);
+        ledger.in_flight = Some(operation.clone());
+        if let Told::Nothing = perform(&mut wire, ledger, &operation)? {
+            return Ok(());
+        }
+        ledger.in_flight = None;
+        ledger.acknowledge(operation);
+    }
+    Ok(())
+}
+
+/// All that one worker did, and when: `position` is any clock that the caller reads.
+#[derive(Clone, Debug)]
+pub struct History {
+    worker: u32,
+    notes: Vec<Note>,
+}
+
+#[derive(Clone, Debug)]
+struct Note {
+    operation: Operation,
+    begun: u64,
+    acknowledged: Option<u64>,
+}
+
+impl History {
+    /// What the worker knew at some moment.
+    pub fn at(&self, moment: u64) -> Ledger {
+        let mut ledger = Ledger { worker: self.worker, ..Ledger::default() };
+        for note in &self.notes {
+            match note.acknowledged {
+                Some(at) if at <= moment => ledger.acknowledge(note.operation.clone()),
+                _ if note.begun < moment => ledger.in_flight = Some(note.operation.clone()),
+                _ => break,
+            }
+        }
+        ledger
+    }
+
+    /// How many operations were acknowledged.
+    pub fn acknowledged(&self) -> usize {
+        self.notes.iter().filter(|note| note.acknowledged.is_some()).count()
+    }
+}
+
+/// Runs workers, each for so many operations or until the server is gone, and keeps when what was begun and answered.
+pub fn record(
+    address: &Address,
+    workers: u32,
+    operations: usize,
+    seed: u64,
+    position: &(dyn Fn() -> u64 + Sync),
+) -> Result<Vec<History>, String> {
+    thread::scope(|scope| {
+        let run = |worker: u32| scope.spawn(move || record_one(address, worker, operations, seed, position));
+        let running: Vec<_> = (0..workers).map(run).collect();
+        running.into_iter().map(|worker| worker.join().map_err(|_| "a worker panicked".to_owned())?).collect()
+    })
+}
+
+fn record_one(
+    address: &Address,
+    worker: u32,
+    operations: usize,
+    seed: u64,
+    position: &(dyn Fn() -> u64 + Sync),
+) -> Result<History, String> {
+    let mut rng = StdRng::seed_from_u64(seed ^ u64::from(worker) << 32);
+    let mut ledger = Ledger { worker, ..Ledger::default() };
+    let mut history = History { worker, notes: Vec::new() };
+    let Ok(mut wire) = Wire::connect(address) else { return Ok(history) };
+    for _ in 0..operations {
+        let operation = ledger.choose(&mut rng);
+        history.notes.push(Note { operation: operation.clone(), begun: position(), acknowledged: None });
+        match perform(&mut wire, &ledger, &operation)? {
+            Told::Yes => {}
+            Told::Nothing => return Ok(history),
+        }
+        if let Some(note) = history.notes.last_mut() {
+            note.acknowledged = Some(position());
+        }
+        ledger.acknowledge(operation);
+    }
+    Ok(history)
+}
+
+/// What a worker heard.
+enum Told {
+    Yes,
+    Nothing,
+}
+
+fn perform(wire: &mut Wire, ledger: &Ledger, operation: &Operation) -> Result<Told, String> {
+    for statement in ledger.statements(operation) {
+        let Ok(reply) = wire.query(&statement) else { return Ok(Told::Nothing) };
+        match reply.error {
+            None => {}
+            // The server says goodbye: as good as a lost connection, since it may have said it after the commit.
+            Some(error) if error.code.starts_with("57P") || error.code == "08007" => {
+                return Ok(Told::Nothing);
+            }
+            // Its disk is full or fails.
+            Some(error) if ["53100", "58030", "40003"].contains(&error.code.as_str()) => {
+                return Ok(Told::Nothing);
+            }
+            Some(error) => return Err(format!("{statement}: {} {}", error.code, error.message)),
+        }
+    }
+    Ok(Told::Yes)
 }
 
 fn work(ledger: &mut Ledger, address: &Address, seed: u64, stop: &AtomicBool) -> Result<(), String> {
@@ -345,14 +541,8 @@ fn work(ledger: &mut Ledger, address: &Address, seed: u64, stop: &AtomicBool) ->
     while !stop.load(Ordering::Relaxed) {
         let operation = ledger.choose(&mut rng);
         ledger.in_flight = Some(operation.clone());
-        for statement in ledger.statements(&operation) {
-            let Ok(reply) = wire.query(&statement) else { return Ok(()) };
-            match reply.error {
-                None => {}
-                // The server says goodbye: as good as a lost connection, since it may have said it after the commit.
-                Some(error) if error.code.starts_with("57P") || error.code == "08007" => return Ok(()),
-                Some(error) => return Err(format!("{statement}: {} {}", error.code, error.message)),
-            }
+        if let Told::Nothing = perform(&mut wire, ledger, &operation)? {
+            return Ok(());
         }
         ledger.in_flight = None;
         ledger.acknowledge(operation);
@@ -361,12 +551,26 @@ fn work(ledger: &mut Ledger, address: &Address, seed: u64, stop: &AtomicBool) ->
 }
 
 fn prepare(address: &Address, workers: u32) -> Result<(), String> {
+    let mut wire = Wire::connect(address).map_err(text)?;
+    for statement in preparation(workers) {
+        let reply = wire.query(&statement).map_err(text)?;
+        if let Some(error) = reply.error {
+            return Err(format!("{statement}: {} {}", error.code, error.message));
+        }
+    }
+    Ok(())
+}
+
+/// The statements that make the tables.
+pub fn preparation(workers: u32) -> Vec<String> {
     let mut statements = vec![
         "CREATE TABLE torture_rows (w int, k bigint, v bigint, pad text, PRIMARY KEY (w, k))".to_owned(),
         "CREATE INDEX torture_rows_v ON torture_rows (v)".to_owned(),
         "CREATE TABLE torture_left (w int, k bigint, PRIMARY KEY (w, k))".to_owned(),
         "CREATE TABLE torture_right (w int, k bigint, PRIMARY KEY (w, k))".to_owned(),
         "CREATE TABLE torture_counters (w int PRIMARY KEY, n bigint)".to_owned(),
+        "CREATE TABLE torture_large (w int, k bigint, v text, PRIMARY KEY (w, k))".to_owned(),
+        "CREATE TABLE torture_bulk (w int, k bigint, n int, PRIMARY KEY (w, k, n))".to_owned(),
         "CREATE TABLE torture_accounts (id bigint PRIMARY KEY, balance bigint CHECK (balance > -1000000))"
             .to_owned(),
         format!(
@@ -378,21 +582,24 @@ fn prepare(address: &Address, workers: u32) -> Result<(), String> {
         statements.push(format!("INSERT INTO torture_counters VALUES ({w}, 0)"));
         statements.push(format!("CREATE TABLE torture_scratch_{w} (n bigint)"));
     }
-    let mut wire = Wire::connect(address).map_err(text)?;
-    for statement in statements {
-        let reply = wire.query(&statement).map_err(text)?;
-        if let Some(error) = reply.error {
-            return Err(format!("{statement}: {} {}", error.code, error.message));
-        }
-    }
-    Ok(())
+    statements
 }
 
 fn observe(wire: &mut Wire, worker: u32) -> Result<Observed, String> {
     let rows = pairs(wire, &format!("SELECT k, v FROM torture_rows WHERE w = {worker}"))?;
     let left = pairs(wire, &format!("SELECT k, k FROM torture_left WHERE w = {worker}"))?;
     let right = pairs(wire, &format!("SELECT k, k FROM torture_right WHERE w = {worker}"))?;
+    let large = pairs(wire, &format!("SELECT k, length(v) FROM torture_large WHERE w = {worker}"))?;
+    if let Some((key, bytes)) = large.iter().find(|(_, bytes)| **bytes != LARGE_BYTES) {
+        return Err(format!("large row {key} has {bytes} bytes"));
+    }
+    let bulk = pairs(wire, &format!("SELECT k, count(*) FROM torture_bulk WHERE w = {worker} GROUP BY k"))?;
+    if let Some((key, rows)) = bulk.iter().find(|(_, rows)| **rows != BULK_ROWS) {
+        return Err(format!("half of a statement: bulk insert {key} has {rows} rows"));
+    }
     Ok(Observed {
+        large: large.into_keys().collect(),
+        bulk: bulk.into_keys().collect(),
         rows,
         left: left.into_keys().collect(),
         right: right.into_keys().collect(),
@@ -437,6 +644,8 @@ mod test {
             Operation::Pair(3),
             Operation::Count,
             Operation::Scratch,
+            Operation::Large(4),
+            Operation::Bulk(5),
         ] {
             ledger.acknowledge(operation);
         }
@@ -446,6 +655,8 @@ mod test {
             right: BTreeSet::from([3]),
             counter: 1,
             scratch: 1,
+            large: BTreeSet::from([4]),
+            bulk: BTreeSet::from([5]),
         };
         (ledger, observed)
     }
@@ -459,7 +670,7 @@ mod test {
     #[test]
     fn every_planted_loss_is_found() {
         type Plant = (&'static str, fn(&mut Observed));
-        let plants: [Plant; 8] = [
+        let plants: [Plant; 10] = [
             ("lost row", |o| _ = o.rows.remove(&1)),
             ("old value", |o| _ = o.rows.insert(1, 9)),
             ("resurrected row", |o| _ = o.rows.insert(2, 20)),
@@ -471,12 +682,31 @@ mod test {
             }),
             ("lost increment", |o| o.counter = 0),
             ("truncate undone", |o| o.scratch = 5),
+            ("lost large row", |o| o.large.clear()),
+            ("lost bulk insert", |o| o.bulk.clear()),
         ];
         for (what, plant) in plants {
             let (ledger, mut observed) = ledger();
             plant(&mut observed);
             assert!(ledger.audit(&observed).is_err(), "{what} was not found");
         }
+    }
+
+    #[test]
+    fn a_history_knows_what_was_known_at_each_moment() {
+        let note = |operation, begun, acknowledged| Note { operation, begun, acknowledged };
+        let notes = vec![
+            note(Operation::Insert(1, 10), 5, Some(9)),
+            note(Operation::Count, 9, Some(20)),
+            note(Operation::Pair(3), 20, None),
+        ];
+        let history = History { worker: 1, notes };
+        assert_eq!(history.acknowledged(), 2);
+        assert!(history.at(5).in_flight.is_none() && history.at(5).rows.is_empty());
+        assert_eq!(history.at(6).in_flight, Some(Operation::Insert(1, 10)));
+        assert!(history.at(9).in_flight.is_none());
+        assert_eq!((history.at(19).counter, history.at(20).counter), (0, 1));
+        assert_eq!(history.at(21).in_flight, Some(Operation::Pair(3)));
     }
 
     #[test]
