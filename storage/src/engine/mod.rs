@@ -40,9 +40,12 @@ pub struct Options {
     pub journal_bytes_max: u64,
     /// The size at which a keyspace's memtable is flushed.
     pub memtable_bytes_max: u64,
-    /// Threads for flushes and compactions. With more than one, the first never compacts, so that a flush need not wait; while
-    /// another compacts it spins (fjall 3.1.13 sends itself the message again), which costs 10–25 % of the process's time
-    /// under a write load on two cores. With one, a long compaction may hold up flushes and so stall writers.
+    /// Threads for flushes and compactions. The first of several never compacts, so that a flush need not wait; but as long
+    /// as a compaction is asked for and all others are at one, it spins (fjall 3.1.13 sends itself the message again). A
+    /// flush asks for as many compactions as there are threads: with two, one is always left over, and the spinning took
+    /// 25–40 % of the process's time under a write load on two cores. With more threads than shards that compact at once
+    /// somebody is free to take the message away, most often to find nothing to do. With one, a long compaction would hold
+    /// up flushes and so stall writers.
     pub workers: usize,
     /// Open files that are kept.
     pub files_max: usize,
@@ -56,7 +59,7 @@ impl Default for Options {
             cache_bytes: 64 << 20,
             journal_bytes_max: 256 << 20,
             memtable_bytes_max: 16 << 20,
-            workers: 2,
+            workers: 10,
             files_max: 512,
             separate_bytes_min: 4_096,
         }
