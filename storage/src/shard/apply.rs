@@ -17,8 +17,8 @@ use model::{
 };
 
 use super::{
-    Backfilled, Compiled, Entry, EntryOutcome, Inner, Live, Payload, Shard, Slots, Tables, identity::Judged,
-    overlay::Overlay,
+    Backfilled, Compiled, Entry, EntryOutcome, Inner, Live, Payload, REMEMBERED_MAX, Remembered, Shard,
+    Tables, identity::Judged, overlay::Overlay,
 };
 use crate::{
     codec::{
@@ -34,6 +34,9 @@ use crate::{
 /// After a partition's first feed record, its feed is looked at so much later.
 const FEED_TICK_MICROS: u64 = 3_600 * 1_000_000;
 
+/// What a small command writes: its row, what it leaves in an index, its feed record, its slot.
+const WRITES_PER_ENTRY: usize = 4;
+
 /// At most so many rows are added to an index by one entry.
 const BACKFILL_ROWS_MAX: usize = 10_000;
 
@@ -43,15 +46,15 @@ impl Shard {
     /// All of it becomes visible at once. On an error nothing of it is, and the replica must stop.
     pub fn apply(&self, entries: &[Entry<'_>]) -> Result<Vec<EntryOutcome>> {
         let shard = &*self.0;
-        let mut slots = shard.applying.lock();
+        let mut remembered = shard.applying.lock();
         if let Some(reason) = self.quarantined() {
             return Err(Error::Quarantined { shard: shard.id, reason });
         }
         let live = shard.live.read().clone();
-        let applied = catch_unwind(AssertUnwindSafe(|| apply_group(shard, live, &mut slots, entries)));
+        let applied = catch_unwind(AssertUnwindSafe(|| apply_group(shard, live, &mut remembered, entries)));
         if !matches!(applied, Ok(Ok(_))) {
-            // What is remembered of slots may be of entries that were not kept.
-            slots.clear();
+            // What is remembered may be of entries that were not kept.
+            *remembered = Remembered::default();
         }
         let (after, tables, outcomes) = match applied {
             Ok(result) => result?,
@@ -79,14 +82,19 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 
 type Applied = (Live, Option<Arc<Tables>>, Vec<EntryOutcome>);
 
-fn apply_group(shard: &Inner, live: Live, slots: &mut Slots, entries: &[Entry<'_>]) -> Result<Applied> {
+fn apply_group(
+    shard: &Inner,
+    live: Live,
+    remembered: &mut Remembered,
+    entries: &[Entry<'_>],
+) -> Result<Applied> {
     let mut group = Group {
         shard,
         live,
         tables: shard.descriptors.read().clone(),
         tables_changed: false,
-        overlay: Overlay::new(&shard.keyspace, shard.engine.snapshot()),
-        slots,
+        overlay: Overlay::new(&shard.keyspace, shard.engine.snapshot(), WRITES_PER_ENTRY * entries.len()),
+        remembered,
         counters: HashMap::new(),
         partitions: HashMap::new(),
     };
@@ -105,7 +113,7 @@ pub(super) struct Group<'a> {
     pub(super) tables: Arc<Tables>,
     tables_changed: bool,
     pub(super) overlay: Overlay<'a>,
-    pub(super) slots: &'a mut Slots,
+    pub(super) remembered: &'a mut Remembered,
     counters: HashMap<Bytes, Counters>,
     partitions: HashMap<Bytes, PartitionState>,
 }
@@ -301,8 +309,8 @@ impl Group<'_> {
     pub(super) fn counters(&mut self, partition: &PartitionId, table: TableId) -> Result<&mut Counters> {
         let key = Bytes::from(keyspace::counter_key(partition, table));
         if !self.counters.contains_key(&key) {
-            let counters = match self.overlay.get(&key)? {
-                Some(bytes) => Counters::decode(&bytes)?,
+            let counters = match self.known_counters(&key)? {
+                Some(counters) => counters,
                 None => {
                     self.overlay.put(keyspace::partition_key(table, partition), Bytes::new());
                     Counters::default()
@@ -318,20 +326,28 @@ impl Group<'_> {
         let key = keyspace::counter_key(partition, table);
         match self.counters.get(key.as_slice()) {
             Some(counters) => Ok(*counters),
-            None => match self.overlay.get(&key)? {
-                Some(bytes) => Ok(Counters::decode(&bytes)?),
-                None => Ok(Counters::default()),
-            },
+            None => Ok(self.known_counters(&key)?.unwrap_or_default()),
         }
+    }
+
+    /// Counters as the group found them.
+    fn known_counters(&self, key: &[u8]) -> Result<Option<Counters>> {
+        if let Some(counters) = self.remembered.counters.get(key) {
+            return Ok(Some(*counters));
+        }
+        Ok(self.overlay.get(key)?.map(|bytes| Counters::decode(&bytes)).transpose()?)
     }
 
     /// A partition's own state; written once, when the group ends.
     pub(super) fn partition_state(&mut self, partition: &PartitionId) -> Result<&mut PartitionState> {
         let key = Bytes::from(keyspace::counter_key(partition, keyspace::PARTITION_ITSELF));
         if !self.partitions.contains_key(&key) {
-            let state = match self.overlay.get(&key)? {
-                Some(bytes) => PartitionState::decode(&bytes)?,
-                None => PartitionState::default(),
+            let state = match self.remembered.partitions.get(&key) {
+                Some(state) => *state,
+                None => match self.overlay.get(&key)? {
+                    Some(bytes) => PartitionState::decode(&bytes)?,
+                    None => PartitionState::default(),
+                },
             };
             self.partitions.insert(key.clone(), state);
         }
@@ -380,11 +396,11 @@ impl Group<'_> {
     fn commit(self) -> Result<(Live, Option<Arc<Tables>>)> {
         let keyspace = &self.shard.keyspace;
         let mut batch = self.overlay.into_batch(4 + self.counters.len() + self.partitions.len());
-        for (key, counters) in self.counters {
-            batch.put(keyspace, key, counters.to_bytes());
+        for (key, counters) in &self.counters {
+            batch.put(keyspace, key.clone(), counters.to_bytes());
         }
-        for (key, state) in self.partitions {
-            batch.put(keyspace, key, state.to_bytes());
+        for (key, state) in &self.partitions {
+            batch.put(keyspace, key.clone(), state.to_bytes());
         }
         let meta_key = |kind| Bytes::copy_from_slice(&keyspace::meta_key(kind));
         if self.shard.applied.load(Ordering::Acquire) == 0 {
@@ -396,6 +412,16 @@ impl Group<'_> {
         cut::point("apply.before");
         self.shard.engine.commit(batch)?;
         cut::point("apply.committed");
+        remember(&mut self.remembered.counters, self.counters);
+        remember(&mut self.remembered.partitions, self.partitions);
         Ok((self.live, self.tables_changed.then_some(self.tables)))
     }
+}
+
+/// Adds what a group left, and keeps the whole bounded.
+fn remember<T>(remembered: &mut HashMap<Bytes, T>, left: HashMap<Bytes, T>) {
+    if remembered.len() + left.len() > REMEMBERED_MAX {
+        remembered.clear();
+    }
+    remembered.extend(left);
 }

@@ -57,7 +57,7 @@ impl Group<'_> {
                     self.overlay.put(Bytes::copy_from_slice(&key), value);
                 }
                 let key = keyspace::slot_key(node, slot);
-                let last = match self.slots.get(&(node, slot)) {
+                let last = match self.remembered.slots.get(&(node, slot)) {
                     Some(last) => Some(*last),
                     None => self.overlay.get(&key)?.map(|bytes| Slot::decode_head(&bytes)).transpose()?,
                 };
@@ -123,7 +123,7 @@ impl Group<'_> {
                 let record = Slot { boot, number, outcome: outcome.clone() };
                 let key = keyspace::slot_key(node, slot);
                 self.overlay.put(Bytes::copy_from_slice(&key), record.to_bytes());
-                self.slots.insert((node, slot), (boot, number));
+                self.remembered.slots.insert((node, slot), (boot, number));
             }
             (
                 Identity::Named { id, attempt, fingerprint, remember_secs },

@@ -69,7 +69,7 @@ struct Inner {
     id: ShardId,
     generation: u64,
     /// Held while a group is applied, however long the engine takes; nothing else waits for it.
-    applying: Mutex<Slots>,
+    applying: Mutex<Remembered>,
     live: RwLock<Live>,
     /// `log index + 1` of what was applied last; 0 for nothing.
     applied: AtomicU64,
@@ -90,8 +90,20 @@ struct Live {
     boots: Arc<HashMap<NodeId, model::id::Boot>>,
 }
 
-/// The last boot and number of each slot that was used since the shard was opened: what a higher number needs to know.
-type Slots = HashMap<(NodeId, u16), (model::id::Boot, u64)>;
+/// What nearly every entry looks at, as the last committed batch left it, so that it need not be read again. A group that
+/// fails empties it.
+#[derive(Default)]
+struct Remembered {
+    /// The last boot and number of each slot that was used since the shard was opened: what a higher number needs to know.
+    slots: HashMap<(NodeId, u16), (model::id::Boot, u64)>,
+    /// By key; at most [`REMEMBERED_MAX`].
+    counters: HashMap<Bytes, state::Counters>,
+    /// By key; at most [`REMEMBERED_MAX`].
+    partitions: HashMap<Bytes, state::PartitionState>,
+}
+
+/// How many partitions' counters are remembered; beyond it all are forgotten.
+const REMEMBERED_MAX: usize = 4_096;
 
 /// The descriptors a shard holds, made ready.
 #[derive(Clone, Default)]

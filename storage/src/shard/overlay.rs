@@ -18,8 +18,9 @@ pub(super) struct Overlay<'a> {
 }
 
 impl<'a> Overlay<'a> {
-    pub(super) fn new(keyspace: &'a Keyspace, below: Snapshot) -> Self {
-        Self { keyspace, below, writes: HashMap::with_capacity(256) }
+    /// With room for so many writes.
+    pub(super) fn new(keyspace: &'a Keyspace, below: Snapshot, writes: usize) -> Self {
+        Self { keyspace, below, writes: HashMap::with_capacity(writes) }
     }
 
     /// The value of a key as the group sees it.
@@ -112,7 +113,7 @@ mod tests {
             batch.put(&keyspace, key, "old");
         }
         engine.commit(batch).expect("memory");
-        let mut overlay = Overlay::new(&keyspace, engine.snapshot());
+        let mut overlay = Overlay::new(&keyspace, engine.snapshot(), 4);
         overlay.put("b", "new".into());
         overlay.put("c", "new".into());
         overlay.delete("e");
