@@ -19,7 +19,7 @@ use storage::{
 
 use super::{
     Owner,
-    write::{table_of, tables_of},
+    write::{table_of, table_of_condition, tables_of},
 };
 use crate::{Result, catalog::Descriptors};
 
@@ -27,14 +27,16 @@ impl Owner {
     /// Brings what a command needs; answers a table that is gone.
     pub(super) async fn bring_for_command(&self, command: &Command) -> Result<Option<TableId>> {
         let descriptors = self.board.newest();
-        // Most commands write one table: no list is made for what the shard holds already.
-        let held = |table| self.holds_newest(&descriptors, table);
-        let first = command.writes.first().and_then(table_of);
-        let simple = command.conditions.is_empty()
-            && first.is_some_and(|first| {
-                held(first) && command.writes.iter().all(|write| table_of(write) == Some(first))
-            });
-        if simple {
+        // Most commands need nothing: no list is made for what the shard holds already.
+        let mut last = None;
+        let mut held = |table| {
+            last == Some(table) || {
+                last = Some(table);
+                self.holds_newest(&descriptors, table)
+            }
+        };
+        let writes = command.writes.iter().all(|write| table_of(write).is_some_and(&mut held));
+        if writes && command.conditions.iter().all(|condition| held(table_of_condition(condition))) {
             return Ok(None);
         }
         let tables = tables_of(command);

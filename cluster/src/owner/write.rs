@@ -264,9 +264,9 @@ pub(super) fn table_of(write: &Write) -> Option<TableId> {
     }
 }
 
-/// The tables a command names, each once.
-pub(super) fn tables_of(command: &Command) -> Vec<TableId> {
-    let of_condition = |condition: &Condition| match condition {
+/// The table a condition names.
+pub(super) fn table_of_condition(condition: &Condition) -> TableId {
+    match condition {
         Condition::RowRevision { table, .. }
         | Condition::RowExists { table, .. }
         | Condition::RowAbsent { table, .. }
@@ -274,9 +274,13 @@ pub(super) fn tables_of(command: &Command) -> Vec<TableId> {
         | Condition::RangeEmpty { table, .. }
         | Condition::RangeDigest { table, .. }
         | Condition::TableUntouched { table, .. } => *table,
-    };
+    }
+}
+
+/// The tables a command names, each once.
+pub(super) fn tables_of(command: &Command) -> Vec<TableId> {
     let mut tables: Vec<_> = command.writes.iter().filter_map(table_of).collect();
-    tables.extend(command.conditions.iter().map(of_condition));
+    tables.extend(command.conditions.iter().map(table_of_condition));
     tables.sort_unstable();
     tables.dedup();
     tables
