@@ -277,6 +277,11 @@ impl Shard {
         self.0.descriptors.read().sequences.get(&sequence).cloned()
     }
 
+    /// Whether applying now may sleep, because the engine lags behind.
+    pub fn is_behind(&self) -> bool {
+        self.0.engine.is_behind(&self.0.keyspace)
+    }
+
     /// This moment of the state, to be read.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.clone(), self.0.engine.snapshot())

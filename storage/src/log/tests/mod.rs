@@ -5,6 +5,7 @@ mod basics;
 mod cases;
 mod damage;
 mod golden;
+mod lent;
 mod model;
 mod power;
 mod refusals;
