@@ -5,7 +5,8 @@
 //! keyspace's folder goes only when its last handle went; a new keyspace's folder is synced, but not its name.
 
 use std::{
-    fs::File,
+    fs::{self, File},
+    io,
     ops::Bound,
     path::{Path, PathBuf},
     sync::Arc,
@@ -35,6 +36,7 @@ pub(super) struct Lsm {
 
 impl Lsm {
     pub(super) fn open(directory: &Path, options: &Options) -> Result<Self> {
+        remove_unfinished(directory)?;
         let database = Database::builder(directory)
             .cache_size(options.cache_bytes)
             .max_journaling_size(options.journal_bytes_max.max(64 << 20))
@@ -140,6 +142,41 @@ impl Lsm {
     fn failure(&self, action: &'static str, error: fjall::Error) -> Error {
         failure(action, &self.directory, error)
     }
+}
+
+/// Removes what making an engine left that was cut short: fjall takes a directory without a version for a new one, and then
+/// stumbles over its own files. It makes the version before the first keyspace; where there is a keyspace, nothing is touched.
+fn remove_unfinished(directory: &Path) -> Result<()> {
+    let version = directory.join("version");
+    let fail = |action: &'static str, path: &Path| {
+        let path = path.to_path_buf();
+        move |error| Error::io(action, path, error)
+    };
+    let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    // After a power cut its name or its size may be there without its bytes.
+    if fs::read(&version).is_ok_and(|bytes| bytes.iter().any(|byte| *byte != 0)) {
+        return Ok(());
+    }
+    let keyspaces = directory.join("keyspaces");
+    match fs::read_dir(&keyspaces).map(Iterator::count) {
+        Ok(0) => fs::remove_dir(&keyspaces).map_err(fail("remove", &keyspaces))?,
+        Ok(_) => return Ok(()),
+        Err(error) if is_missing(&error) => {}
+        Err(error) => return Err(fail("list", &keyspaces)(error)),
+    }
+    let mut files =
+        super::journal::journal_files(directory).or_else(|error| match fs::exists(directory) {
+            Ok(false) => Ok(Vec::new()),
+            Ok(true) | Err(_) => Err(error),
+        })?;
+    files.extend([directory.join("lock"), version]);
+    for file in files {
+        match fs::remove_file(&file) {
+            Err(error) if !is_missing(&error) => return Err(fail("remove", &file)(error)),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Makes the names of the keyspaces' folders durable.

@@ -531,3 +531,26 @@ fn a_sweep_sees_what_a_compaction_took_out_of_the_newest_tables() {
     assert!(newest.sweeps(&keyspace));
     assert_eq!(swept(&newest, &keyspace, &[], None), ranged(&newest, &keyspace, &[], None));
 }
+
+#[test]
+fn an_engine_whose_making_was_cut_short_is_made_again_and_another_is_not_touched() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let begun = folder.path().join("begun");
+    for version in [None, Some(&b""[..]), Some(&[0; 4])] {
+        fs::create_dir_all(begun.join("keyspaces")).expect("created");
+        fs::write(begun.join("lock"), "").expect("written");
+        fs::write(begun.join("0.jnl"), [0; 4096]).expect("written");
+        if let Some(bytes) = version {
+            fs::write(begun.join("version"), bytes).expect("written");
+        }
+        let engine = Engine::open(&begun, &small()).expect("nothing was in it");
+        engine.keyspace("s0001.0").expect("a keyspace");
+        drop(engine);
+        fs::remove_dir_all(&begun).expect("removed");
+    }
+    let made = folder.path().join("made");
+    drop(Engine::open(&made, &small()).expect("made").keyspace("s0001.0").expect("a keyspace"));
+    fs::remove_file(made.join("version")).expect("removed");
+    assert!(Engine::open(&made, &small()).is_err(), "there are keyspaces: this is damage");
+    assert!(made.join("0.jnl").exists() && made.join("keyspaces").join("1").exists());
+}
