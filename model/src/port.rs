@@ -48,6 +48,16 @@ impl<T> Reply<T> {
     }
 }
 
+impl<T> Reply<T> {
+    /// The answer if it is here; waiting for one that is not is given up.
+    pub fn here(self) -> Option<Result<T>> {
+        match self {
+            Self::Now(answer) => answer,
+            Self::Later(_) => None,
+        }
+    }
+}
+
 impl<T: Unpin> Future for Reply<T> {
     type Output = Result<T>;
 

@@ -5,14 +5,12 @@
 //!   bound under; it is used only while the catalog has the version it was bound on.
 //! - The cache holds at most [`PLANS_MAX`] plans; when it is full the older half goes.
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
+use hashbrown::{Equivalent, HashMap};
 use model::{
     Type,
     id::{CatalogVersion, DatabaseId},
@@ -22,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::{
     bind::{Access, Command},
-    direct::{Direct, DirectUpdate},
+    direct::{Direct, DirectJoin, DirectRange, DirectUpdate},
     parse::Parsed,
     plan::Plan,
 };
@@ -39,12 +37,16 @@ pub(crate) struct Planned {
     pub(crate) plan: Arc<Plan>,
     /// The result's columns; none if there are no rows to give.
     pub(crate) columns: Option<Arc<[Column]>>,
-    pub(crate) parameters: Vec<Type>,
+    pub(crate) parameters: Arc<[Type]>,
     pub(crate) access: Vec<Access>,
     pub(crate) command: Command,
     pub(crate) writes: bool,
     /// How it runs without batches, if it can.
     pub(crate) direct: Option<Direct>,
+    /// How it runs as a join of two rows, if it can.
+    pub(crate) join: Option<DirectJoin>,
+    /// How it runs as a short range, if it can.
+    pub(crate) range: Option<DirectRange>,
     /// How it runs as a row program, if it can.
     pub(crate) program: Option<DirectUpdate>,
     pub(crate) catalog: CatalogVersion,
@@ -57,12 +59,12 @@ pub(crate) struct Prepared {
     /// The plan, for what is planned.
     pub(crate) planned: Option<Arc<Planned>>,
     /// The types of all parameters.
-    pub(crate) parameters: Vec<Type>,
+    pub(crate) parameters: Arc<[Type]>,
     /// The result's columns.
     pub(crate) columns: Option<Arc<[Column]>>,
 }
 
-/// Under what a plan is found.
+/// Under what a plan is found. Hashes as [`Sought`] does: the same fields in the same order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
     pub(crate) text: Arc<str>,
@@ -70,6 +72,22 @@ pub(crate) struct Key {
     pub(crate) database: DatabaseId,
     /// Search path and text settings.
     pub(crate) settings: Arc<str>,
+}
+
+/// The same, to look with.
+#[derive(PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Sought<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) given: &'a [Option<Type>],
+    pub(crate) database: DatabaseId,
+    pub(crate) settings: &'a str,
+}
+
+impl Equivalent<Key> for Sought<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        *self
+            == Sought { text: &key.text, given: &key.given, database: key.database, settings: &key.settings }
+    }
 }
 
 /// The cache.
@@ -81,7 +99,7 @@ pub(crate) struct Cache {
 
 impl Cache {
     /// The statement with this key, if its plan is of this catalog.
-    pub(crate) fn find(&self, key: &Key, catalog: CatalogVersion) -> Option<Prepared> {
+    pub(crate) fn find(&self, key: &Sought<'_>, catalog: CatalogVersion) -> Option<Prepared> {
         let mut plans = self.plans.lock();
         let (used, prepared) = plans.get_mut(key)?;
         if prepared.planned.as_ref().is_some_and(|planned| planned.catalog != catalog) {

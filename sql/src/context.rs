@@ -34,7 +34,7 @@ pub struct Context {
     /// The database.
     pub database: DatabaseId,
     /// `search_path`, resolved: names of schemas that exist.
-    pub search_path: Vec<String>,
+    pub search_path: Arc<[String]>,
     /// `pg_backend_pid()`.
     pub process_id: i32,
     /// The values of parameters `$1`, `$2`, ….
@@ -98,7 +98,7 @@ pub struct Activity {
     /// `active`, `idle`, `idle in transaction`, `idle in transaction (aborted)`.
     pub state: &'static str,
     /// The text of its last statement.
-    pub query: String,
+    pub query: Arc<str>,
 }
 
 /// Numbers of sequences that this session has reserved.

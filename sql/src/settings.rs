@@ -252,12 +252,37 @@ pub(crate) struct Settings(Arc<Mutex<State>>);
 
 struct State {
     values: BTreeMap<String, String>,
+    derived: Derived,
     reset: BTreeMap<String, String>,
     undo: Vec<(String, Option<String>, bool)>,
     in_transaction: bool,
     generation: u64,
     changed: Vec<&'static str>,
     activity: Arc<dyn Fn() -> Vec<Activity> + Send + Sync>,
+}
+
+/// What every statement asks for, worked out when a parameter changes.
+#[derive(Clone)]
+struct Derived {
+    limits: Limits,
+    text: value::Context,
+}
+
+/// Values that every statement asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Limits {
+    /// `statement_timeout`; none for no limit, as in the others.
+    pub(crate) statement: Option<Duration>,
+    /// `lock_timeout`.
+    pub(crate) lock: Option<Duration>,
+    /// `idle_session_timeout`.
+    pub(crate) idle: Option<Duration>,
+    /// `idle_in_transaction_session_timeout`.
+    pub(crate) idle_in_transaction: Option<Duration>,
+    /// Whether `keystead.multi_partition` is `each`.
+    pub(crate) many_partitions: bool,
+    /// `default_transaction_read_only`.
+    pub(crate) read_only: bool,
 }
 
 impl Settings {
@@ -267,6 +292,7 @@ impl Settings {
         activity: Arc<dyn Fn() -> Vec<Activity> + Send + Sync>,
     ) -> Result<Self> {
         let state = State {
+            derived: Derived::of(&BTreeMap::new()),
             values: BTreeMap::new(),
             reset: BTreeMap::new(),
             undo: Vec::new(),
@@ -353,18 +379,9 @@ impl Settings {
         }
     }
 
-    /// A duration in milliseconds; none for 0.
-    pub(crate) fn duration(&self, name: &str) -> Option<Duration> {
-        let state = self.0.lock();
-        let parameter = find(name)?;
-        let text = state.values.get(parameter.name).map_or(parameter.value, String::as_str);
-        let millis: u64 = text.parse().ok()?;
-        (millis > 0).then(|| Duration::from_millis(millis))
-    }
-
-    /// Whether a boolean is on.
-    pub(crate) fn is_on(&self, name: &str) -> bool {
-        self.get(name) == "on"
+    /// What every statement asks for.
+    pub(crate) fn limits(&self) -> Limits {
+        self.0.lock().derived.limits
     }
 
     /// Counts changes, so that what is derived from settings knows when to be derived again.
@@ -426,8 +443,34 @@ impl Settings {
 
     /// How values are read and written as text.
     pub(crate) fn text(&self) -> value::Context {
-        let zone = self.get("TimeZone");
-        let style = self.get("DateStyle");
+        self.0.lock().derived.text.clone()
+    }
+}
+
+/// The parameters that [`Derived`] is made of.
+const DERIVED_FROM: [&str; 9] = [
+    "statement_timeout",
+    "lock_timeout",
+    "idle_session_timeout",
+    "idle_in_transaction_session_timeout",
+    "keystead.multi_partition",
+    "default_transaction_read_only",
+    "TimeZone",
+    "DateStyle",
+    "bytea_output",
+];
+
+impl Derived {
+    fn of(values: &BTreeMap<String, String>) -> Self {
+        let get = |name: &str| match values.get(name) {
+            Some(value) => value.as_str(),
+            None => find(name).map_or("", |parameter| parameter.value),
+        };
+        let duration = |name| {
+            let millis = get(name).parse().ok().filter(|millis| *millis > 0);
+            millis.map(Duration::from_millis)
+        };
+        let style = get("DateStyle");
         let date_order = if style.ends_with("DMY") {
             DateOrder::Dmy
         } else if style.ends_with("YMD") {
@@ -435,18 +478,26 @@ impl Settings {
         } else {
             DateOrder::Mdy
         };
-        let bytea_output = if self.get("bytea_output") == "escape" {
+        let bytea_output = if get("bytea_output") == "escape" {
             value::ByteaOutput::Escape
         } else {
             value::ByteaOutput::Hex
         };
-        let extra_float_digits = self.get("extra_float_digits");
-        let _ = extra_float_digits;
-        value::Context {
-            zone: Zone::parse(&zone).unwrap_or_else(|_| Zone::utc()),
-            date_order,
-            bytea_output,
-            ..value::Context::default()
+        Self {
+            limits: Limits {
+                statement: duration("statement_timeout"),
+                lock: duration("lock_timeout"),
+                idle: duration("idle_session_timeout"),
+                idle_in_transaction: duration("idle_in_transaction_session_timeout"),
+                many_partitions: get("keystead.multi_partition") == "each",
+                read_only: get("default_transaction_read_only") == "on",
+            },
+            text: value::Context {
+                zone: Zone::parse(get("TimeZone")).unwrap_or_else(|_| Zone::utc()),
+                date_order,
+                bytea_output,
+                ..value::Context::default()
+            },
         }
     }
 }
@@ -483,7 +534,11 @@ impl State {
         }
     }
 
+    /// A value is another one now.
     fn note(&mut self, key: &str) {
+        if DERIVED_FROM.contains(&key) {
+            self.derived = Derived::of(&self.values);
+        }
         if let Some(parameter) = find(key).filter(|parameter| parameter.reported)
             && !self.changed.contains(&parameter.name)
         {
@@ -654,6 +709,8 @@ mod tests {
         assert_eq!(settings.find("statement_timeout").as_deref(), Some("1500ms"));
         settings.assign("datestyle", "iso, dmy", false).expect("a style");
         assert_eq!(settings.find("DateStyle").as_deref(), Some("ISO, DMY"));
+        assert_eq!(settings.limits().statement, Some(Duration::from_millis(1_500)));
+        assert_eq!(settings.text().date_order, DateOrder::Dmy);
         assert_eq!(settings.assign("nope", "1", false).expect_err("no such").code(), Code::UndefinedObject);
     }
 
@@ -665,6 +722,7 @@ mod tests {
         settings.assign("statement_timeout", "5", true).expect("a duration");
         settings.end(false);
         assert_eq!(settings.find("application_name").as_deref(), Some(""));
+        assert_eq!(settings.limits().statement, None);
         assert_eq!(settings.drain_changed(), vec![("application_name", String::new())]);
         settings.begin();
         settings.assign("application_name", "b", false).expect("a name");

@@ -4,21 +4,24 @@
 //! - What is ready at the first poll costs nothing more than that poll.
 //! - A cancelled statement is first asked to stop; if it does not within [`GRACE`] it is dropped, which ends its work.
 //! - A client that has gone cancels its statement.
-//! - A panic is caught here and becomes `XX000` of the statement.
+//! - A panic becomes `XX000` of the statement.
 
-use std::{future::Future, io, panic::AssertUnwindSafe, pin::Pin, task::Poll, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
 
-use futures::FutureExt;
 use model::{Code, Error, Result};
 use sql::session::CancelHandle;
 use tokio::time::{Instant, Sleep};
-use tracing::error;
 
-use super::stream::Link;
+use super::{now::caught, stream::Link};
 use crate::{
     metrics::Metrics,
     session::{Ending, Entry},
-    spawn::panic_text,
 };
 
 /// How long a statement may take to notice that it was cancelled.
@@ -103,11 +106,11 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// Runs a step of it.
+    /// Runs a step of it, which stays where its caller made it: a future that is handed on is moved whole.
     pub(super) async fn run<T>(
         &mut self,
         link: &mut Link,
-        step: impl Future<Output = Result<T>>,
+        mut step: Pin<&mut impl Future<Output = Result<T>>>,
     ) -> Result<Result<T>, End> {
         if self.entry.is_cancelled() {
             self.stop.get_or_insert(Stop::Request);
@@ -115,10 +118,13 @@ impl<'a> Operation<'a> {
         if let Some(error) = self.stopped() {
             return Ok(Err(error));
         }
-        let step = AssertUnwindSafe(step).catch_unwind();
-        tokio::pin!(step);
-        if let Poll::Ready(done) = futures::poll!(step.as_mut()) {
-            return Ok(self.finished(done));
+        let metrics = self.metrics;
+        let mut step = poll_fn(|context| {
+            let polled = caught(metrics, || step.as_mut().poll(context));
+            polled.unwrap_or_else(|error| Poll::Ready(Err(error)))
+        });
+        if let Poll::Ready(done) = futures::poll!(&mut step) {
+            return Ok(done);
         }
         let mut lost: Option<io::Error> = None;
         let mut deadline: Option<Instant> = None;
@@ -137,8 +143,7 @@ impl<'a> Operation<'a> {
                     Ok(_) => {}
                     Err(error) => lost = Some(error),
                 },
-                done = step.as_mut() => {
-                    let done = self.finished(done);
+                done = &mut step => {
                     return lost.map_or(Ok(done), |error| Err(End::Gone(error)));
                 }
             }
@@ -210,17 +215,6 @@ impl<'a> Operation<'a> {
     /// Why it was stopped, if it was.
     pub(super) fn stopped(&self) -> Option<Error> {
         self.stop.map(Stop::error)
-    }
-
-    fn finished<T>(&self, done: std::thread::Result<Result<T>>) -> Result<T> {
-        match done {
-            Ok(done) => done,
-            Err(panic) => {
-                self.metrics.statements_panicked.increment();
-                error!(reason = panic_text(&*panic), "statement panicked");
-                Err(Error::internal("the statement failed by a bug of the server"))
-            }
-        }
     }
 }
 

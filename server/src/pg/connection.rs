@@ -5,7 +5,7 @@
 //!   input.
 //! - At the end, however it comes, the session is closed: its transaction is rolled back, its locks and read points go.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use model::{Code, Error, Result};
 use sql::session::{Session, Status};
@@ -18,9 +18,10 @@ use super::{
     error::{Severity, put_error, put_notice, severity},
     extended::Texts,
     frame::{Frame, Next},
+    now::Now,
     stream::Link,
 };
-use crate::session::{Ending, Membership, shape::shape};
+use crate::session::{Ending, Entry, Membership, shape::shape};
 
 /// How long a client may take to read why its connection ends.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
@@ -105,7 +106,13 @@ impl Connection {
         loop {
             match self.link.input.next(self.door.config.frame_bytes_max) {
                 Ok(Next::Whole(frame)) => {
-                    if let Err(end) = self.answer(frame).await {
+                    let answered = match self.answer_now(frame) {
+                        Now::Done => Ok(()),
+                        Now::Flush => self.flush().await,
+                        Now::Failed(error) => Box::pin(self.skip(&error)).await,
+                        Now::Later => self.answer(frame).await,
+                    };
+                    if let Err(end) = answered {
                         return end;
                     }
                 }
@@ -125,11 +132,10 @@ impl Connection {
             return Ok(());
         }
         match frame.tag {
-            b'B' => self.bind(frame).await,
             b'E' => self.execute(frame).await,
             b'S' => {
                 self.link.input.consume(frame);
-                self.sync().await
+                Box::pin(self.sync()).await
             }
             b'Q' => Box::pin(self.simple(frame)).await,
             b'P' => Box::pin(self.parse(frame)).await,
@@ -202,16 +208,21 @@ impl Connection {
         let synced = {
             let mut operation =
                 Operation::begin(self.membership.entry(), &self.door.metrics, self.session.cancel_handle());
-            operation.run(&mut self.link, self.session.sync()).await?
+            operation.run(&mut self.link, pin!(self.session.sync())).await?
         };
         if let Err(error) = synced {
             self.fail(&error)?;
             self.is_skipping = false;
         }
+        self.put_end();
+        self.flush().await
+    }
+
+    /// What stands before and in ReadyForQuery.
+    pub(super) fn put_end(&mut self) {
         self.put_notices();
         self.put_parameters();
         self.put_ready();
-        self.flush().await
     }
 
     /// Sends what waits; a client that does not read is given up when the server stops.
@@ -258,14 +269,7 @@ impl Connection {
     ///
     /// Without a text it was the portal that was bound last.
     pub(super) fn finished(&self, started: Duration, text: Option<&str>) {
-        let took = self.door.clock.monotonic().saturating_sub(started);
-        self.door.metrics.statement_time.observe(took);
-        if self.door.slow_statement.is_some_and(|slow| took >= slow) {
-            let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-            let running = self.running_text();
-            let statement = shape(text.unwrap_or(&running));
-            warn!(session = self.membership.entry().id.0, millis, statement, "slow statement");
-        }
+        note_time(&self.door, self.membership.entry(), started, || text.unwrap_or(self.texts.running()));
     }
 
     pub(super) fn put_notices(&mut self) {
@@ -300,6 +304,16 @@ impl Connection {
     }
 }
 
+/// Counts a statement's time; a slow one is logged.
+pub(super) fn note_time<'a>(door: &Door, entry: &Entry, started: Duration, text: impl FnOnce() -> &'a str) {
+    let took = door.clock.monotonic().saturating_sub(started);
+    door.metrics.statement_time.observe(took);
+    if door.slow_statement.is_some_and(|slow| took >= slow) {
+        let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        warn!(session = entry.id.0, millis, statement = shape(text()), "slow statement");
+    }
+}
+
 fn idle_too_long(status: Status) -> Error {
     match status {
         Status::Idle => {
@@ -309,5 +323,31 @@ fn idle_too_long(status: Status) -> Error {
             Code::IdleInTransactionSessionTimeout,
             "terminating connection due to idle-in-transaction timeout",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, F>(_: impl FnOnce(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// A future is moved whole when it is made: what is rare and large is boxed where it is called.
+    #[test]
+    fn the_futures_of_messages_are_small() {
+        type On = &'static mut Connection;
+        let frame = || unreachable!("never called");
+        let sizes = [
+            ("answer", size(|connection: On| connection.answer(frame()))),
+            ("execute", size(|connection: On| connection.execute(frame()))),
+            ("simple", size(|connection: On| connection.simple(frame()))),
+            ("sync", size(|connection: On| connection.sync())),
+            ("serve", size(|connection: On| connection.serve())),
+        ];
+        for (name, bytes) in sizes {
+            assert!(bytes <= 2_560, "{name}: {bytes} bytes");
+        }
     }
 }

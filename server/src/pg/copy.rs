@@ -4,6 +4,8 @@
 //! - While data comes in, Flush and Sync are ignored and anything else ends the COPY with an error.
 //! - A client that goes in the middle, or says CopyFail, leaves nothing of that COPY behind.
 
+use std::pin::pin;
+
 use model::{Code, Error, Result};
 use sql::session::{CopyChunk, CopyFormat, Executed, Format, Session};
 
@@ -72,13 +74,13 @@ pub(super) async fn receive(
             b'd' => {
                 let data = bytes::Bytes::copy_from_slice(link.input.fields(frame).rest());
                 link.input.consume(frame);
-                if let Err(error) = operation.run(link, session.copy_data(data)).await? {
+                if let Err(error) = operation.run(link, pin!(session.copy_data(data))).await? {
                     return Ok(Err(error));
                 }
             }
             b'c' => {
                 link.input.consume(frame);
-                return Ok(match operation.run(link, session.copy_done()).await? {
+                return Ok(match operation.run(link, pin!(session.copy_done())).await? {
                     Ok(Executed::Complete(tag)) => Ok(tag),
                     Ok(_) => Err(Error::internal("a COPY went on after its end")),
                     Err(error) => Err(error),

@@ -47,6 +47,11 @@ impl Output {
         self.buffer.is_empty()
     }
 
+    /// Takes back what was written after so many bytes, none of which were sent.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.buffer.truncate(len);
+    }
+
     /// What waits.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buffer

@@ -1,20 +1,22 @@
-//! The extended protocol: Parse, Bind, Describe, Execute, Close; answered when Sync or Flush says so.
+//! The extended protocol: Parse, Describe, Execute, Close, where they wait; answered when Sync or Flush says so.
 //!
 //! Invariants:
 //! - A message that fails is answered by one ErrorResponse, and everything up to Sync is skipped.
 //! - A count or a row limit of the client reserves nothing.
+//!
+//! Not here: what is answered without waiting (`now`), Bind among it.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, pin::pin};
 
-use bytes::Bytes;
 use model::{Code, Error, Result, value};
-use sql::session::{Executed, Format, Parameters, PortalDescription};
+use sql::session::{Executed, Format, PortalDescription};
 
 use super::{
     attend::{End, Operation},
     connection::Connection,
     copy, encode,
     frame::{Fields, Frame},
+    now::read_types,
     rows::{self, FEW_ROWS},
 };
 
@@ -27,7 +29,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    fn parsed(&mut self, name: &str, text: &str) {
+    pub(super) fn parsed(&mut self, name: &str, text: &str) {
         if name.is_empty() {
             self.unnamed = text.into();
         } else {
@@ -35,7 +37,7 @@ impl Texts {
         }
     }
 
-    fn bound(&mut self, statement: &str) {
+    pub(super) fn bound(&mut self, statement: &str) {
         let text = if statement.is_empty() { Some(&self.unnamed) } else { self.statements.get(statement) };
         self.portal = text.cloned().unwrap_or_default();
     }
@@ -45,8 +47,8 @@ impl Texts {
     }
 
     /// The text of the portal that was bound last.
-    fn running(&self) -> std::sync::Arc<str> {
-        self.portal.clone()
+    pub(super) fn running(&self) -> &str {
+        &self.portal
     }
 }
 
@@ -55,14 +57,6 @@ struct Parse {
     name: String,
     text: String,
     types: Vec<u32>,
-}
-
-/// Bind, read.
-struct Bind {
-    portal: String,
-    statement: String,
-    parameters: Parameters,
-    formats: Vec<Format>,
 }
 
 /// Describe or Close, read: a name and whether it is a portal's.
@@ -78,11 +72,11 @@ impl Connection {
         self.link.input.consume(frame);
         let parse = match read {
             Ok(parse) => parse,
-            Err(error) => return self.skip(&error).await,
+            Err(error) => return Box::pin(self.skip(&error)).await,
         };
         let Self { link, session, membership, door, .. } = self;
         let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
-        let parsed = operation.run(link, session.parse(&parse.name, &parse.text, &parse.types)).await?;
+        let parsed = operation.run(link, pin!(session.parse(&parse.name, &parse.text, &parse.types))).await?;
         drop(operation);
         match parsed {
             Ok(()) => {
@@ -90,31 +84,7 @@ impl Connection {
                 self.link.output.parse_complete();
                 Ok(())
             }
-            Err(error) => self.skip(&error).await,
-        }
-    }
-
-    /// Answers a Bind message.
-    pub(super) async fn bind(&mut self, frame: Frame) -> Result<(), End> {
-        let read = read_bind(self.link.input.fields(frame));
-        self.link.input.consume(frame);
-        let Bind { portal, statement, parameters, formats } = match read {
-            Ok(bind) => bind,
-            Err(error) => return self.skip(&error).await,
-        };
-        let Self { link, session, membership, door, .. } = self;
-        let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
-        let bound = operation.run(link, session.bind(&portal, &statement, parameters, formats)).await?;
-        drop(operation);
-        match bound {
-            Ok(()) => {
-                if self.door.slow_statement.is_some() {
-                    self.texts.bound(&statement);
-                }
-                self.link.output.bind_complete();
-                Ok(())
-            }
-            Err(error) => self.skip(&error).await,
+            Err(error) => Box::pin(self.skip(&error)).await,
         }
     }
 
@@ -124,22 +94,22 @@ impl Connection {
         self.link.input.consume(frame);
         let Named { is_portal, name } = match read {
             Ok(named) => named,
-            Err(error) => return self.skip(&error).await,
+            Err(error) => return Box::pin(self.skip(&error)).await,
         };
         let Self { link, session, membership, door, .. } = self;
         let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
         if is_portal {
-            let described = operation.run(link, session.describe_portal(&name)).await?;
+            let described = operation.run(link, pin!(session.describe_portal(&name))).await?;
             drop(operation);
             return match described {
                 Ok(description) => {
                     put_portal(&mut self.link.output, &description);
                     Ok(())
                 }
-                Err(error) => self.skip(&error).await,
+                Err(error) => Box::pin(self.skip(&error)).await,
             };
         }
-        let described = operation.run(link, session.describe_statement(&name)).await?;
+        let described = operation.run(link, pin!(session.describe_statement(&name))).await?;
         drop(operation);
         match described {
             Ok(description) => {
@@ -151,7 +121,7 @@ impl Connection {
                 }
                 Ok(())
             }
-            Err(error) => self.skip(&error).await,
+            Err(error) => Box::pin(self.skip(&error)).await,
         }
     }
 
@@ -165,7 +135,7 @@ impl Connection {
                 self.texts.closed(&name);
                 self.session.close_statement(&name);
             }
-            Err(error) => return self.skip(&error).await,
+            Err(error) => return Box::pin(self.skip(&error)).await,
         }
         self.link.output.close_complete();
         Ok(())
@@ -173,11 +143,11 @@ impl Connection {
 
     /// Answers an Execute message.
     pub(super) async fn execute(&mut self, frame: Frame) -> Result<(), End> {
-        let read = read_execute(self.link.input.fields(frame));
+        let read = read_execute(self.link.input.fields(frame)).map(|(name, rows)| (name.to_owned(), rows));
         self.link.input.consume(frame);
         let (portal, rows_max) = match read {
             Ok(execute) => execute,
-            Err(error) => return self.skip(&error).await,
+            Err(error) => return Box::pin(self.skip(&error)).await,
         };
         let started = self.door.clock.monotonic();
         let ran = self.run_portal(&portal, rows_max).await?;
@@ -187,7 +157,7 @@ impl Connection {
                 self.door.metrics.statements_done.increment();
                 Ok(())
             }
-            Err(error) => self.skip(&error).await,
+            Err(error) => Box::pin(self.skip(&error)).await,
         }
     }
 
@@ -197,11 +167,11 @@ impl Connection {
         self.session.set_more_follows(!is_last);
         let Self { link, session, membership, door, .. } = self;
         let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
-        let description = match operation.run(link, session.describe_portal(portal)).await? {
+        let description = match operation.run(link, pin!(session.describe_portal(portal))).await? {
             Ok(description) => description,
             Err(error) => return Ok(Err(error)),
         };
-        let mut step = match operation.run(link, session.execute(portal, rows_max)).await? {
+        let mut step = match operation.run(link, pin!(session.execute(portal, rows_max))).await? {
             Ok(step) => step,
             Err(error) => return Ok(Err(error)),
         };
@@ -247,7 +217,8 @@ impl Connection {
                 Executed::CopyIn(format) => {
                     operation.limit_waits(session.statement_timeout());
                     let bytes_max = door.config.frame_bytes_max;
-                    let received = copy::receive(link, session, format, &mut operation, bytes_max).await?;
+                    let received =
+                        Box::pin(copy::receive(link, session, format, &mut operation, bytes_max)).await?;
                     drop(operation);
                     return Ok(received.map(|tag| {
                         self.put_notices();
@@ -264,7 +235,7 @@ impl Connection {
                     }
                 }
             }
-            step = match operation.run(link, session.resume(portal)).await? {
+            step = match operation.run(link, pin!(session.resume(portal))).await? {
                 Ok(step) => step,
                 Err(error) => return Ok(Err(error)),
             };
@@ -272,19 +243,15 @@ impl Connection {
     }
 
     /// Answers an error, and skips to Sync.
-    async fn skip(&mut self, error: &Error) -> Result<(), End> {
-        self.session.note_failure().await;
+    pub(super) async fn skip(&mut self, error: &Error) -> Result<(), End> {
+        Box::pin(self.session.note_failure()).await;
         self.is_skipping = true;
         self.fail(error)
     }
-
-    /// The text of the portal that ran last.
-    pub(super) fn running_text(&self) -> std::sync::Arc<str> {
-        self.texts.running()
-    }
 }
 
-fn put_portal(output: &mut encode::Output, description: &PortalDescription) {
+/// What a portal gives.
+pub(super) fn put_portal(output: &mut encode::Output, description: &PortalDescription) {
     match &description.columns {
         Some(columns) => output.columns(columns, |at| match description.formats.get(at) {
             Some(Format::Binary) => encode::Format::Binary,
@@ -297,30 +264,13 @@ fn put_portal(output: &mut encode::Output, description: &PortalDescription) {
 fn read_parse(mut fields: Fields<'_>) -> Result<Parse> {
     let name = fields.text()?.to_owned();
     let text = fields.text()?.to_owned();
-    let count = fields.count(4)?;
-    let mut types = Vec::with_capacity(count);
-    for _ in 0..count {
-        types.push(u32::from_ne_bytes(fields.int32()?.to_ne_bytes()));
-    }
+    let types = read_types(&mut fields)?;
     fields.end()?;
     Ok(Parse { name, text, types })
 }
 
-fn read_bind(mut fields: Fields<'_>) -> Result<Bind> {
-    let portal = fields.text()?.to_owned();
-    let statement = fields.text()?.to_owned();
-    let formats = read_formats(&mut fields)?;
-    let count = fields.count(4)?;
-    let mut values = Vec::with_capacity(count);
-    for _ in 0..count {
-        values.push(fields.value()?.map(Bytes::copy_from_slice));
-    }
-    let results = read_formats(&mut fields)?;
-    fields.end()?;
-    Ok(Bind { portal, statement, parameters: Parameters { formats, values }, formats: results })
-}
-
-fn read_formats(fields: &mut Fields<'_>) -> Result<Vec<Format>> {
+/// Formats, one for all or one each.
+pub(super) fn read_formats(fields: &mut Fields<'_>) -> Result<Vec<Format>> {
     let count = fields.count(2)?;
     let mut formats = Vec::with_capacity(count);
     for _ in 0..count {
@@ -353,8 +303,9 @@ fn read_named(mut fields: Fields<'_>) -> Result<Named> {
     Ok(Named { is_portal, name })
 }
 
-fn read_execute(mut fields: Fields<'_>) -> Result<(String, i32)> {
-    let portal = fields.text()?.to_owned();
+/// Execute: the portal's name, and how many rows at most.
+pub(super) fn read_execute(mut fields: Fields<'_>) -> Result<(&str, i32)> {
+    let portal = fields.text()?;
     let rows_max = fields.int32()?;
     fields.end()?;
     Ok((portal, rows_max))
@@ -365,21 +316,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bind_is_read_whole_or_refused() {
-        let whole = b"p\0s\0\0\x01\0\x01\0\x02\0\0\0\x01x\xff\xff\xff\xff\0\x01\0\0";
-        let bind = read_bind(Fields::of(whole)).expect("well formed");
-        assert_eq!((bind.portal.as_str(), bind.statement.as_str()), ("p", "s"));
-        assert_eq!(bind.parameters.formats, [Format::Binary]);
-        assert_eq!(bind.parameters.values, [Some(Bytes::from_static(b"x")), None]);
-        assert_eq!(bind.formats, [Format::Text]);
-        for cut in 0..whole.len() {
-            assert!(read_bind(Fields::of(&whole[..cut])).is_err(), "cut at {cut}");
-        }
-        assert!(read_bind(Fields::of(b"\0\0\xff\xff")).is_err(), "a count of -1");
-        assert!(read_bind(Fields::of(b"\0\0\0\x01\0\x02\0\0\0\0")).is_err(), "a format of 2");
-    }
-
-    #[test]
     fn parse_describe_and_execute_are_read_whole_or_refused() {
         let parse = read_parse(Fields::of(b"n\0select\0\0\x01\0\0\0\x14")).expect("well formed");
         assert_eq!((parse.name.as_str(), parse.text.as_str(), parse.types), ("n", "select", vec![20]));
@@ -387,6 +323,6 @@ mod tests {
         assert!(read_named(Fields::of(b"X\0")).is_err());
         assert!(read_named(Fields::of(b"Px\0")).is_ok_and(|named| named.is_portal));
         let execute = read_execute(Fields::of(b"\0\xff\xff\xff\xff")).expect("negative is all rows");
-        assert_eq!(execute, (String::new(), -1));
+        assert_eq!(execute, ("", -1));
     }
 }

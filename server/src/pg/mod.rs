@@ -17,6 +17,7 @@ mod encode;
 mod error;
 mod extended;
 mod frame;
+mod now;
 mod rows;
 mod simple;
 mod startup;

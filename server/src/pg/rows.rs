@@ -5,7 +5,7 @@
 use model::{Error, Result, types::Type, value, value::Value};
 use sql::{
     batch::Batch,
-    session::{Column, Format, Page, Session},
+    session::{Column, Format, Got, Page, Session},
 };
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 };
 
 /// A buffer of this size is sent before more is written.
-const BUFFER_BYTES_MAX: usize = 64 << 10;
+pub(super) const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// So many rows are expected to fit the buffer: sending them waits for nobody.
 pub(super) const FEW_ROWS: usize = 64;
@@ -69,6 +69,13 @@ pub(super) async fn send(
         }
     }
     Ok(Ok(()))
+}
+
+/// Writes the rows of a read by keys: they fit the buffer.
+pub(super) fn put_got(output: &mut Output, got: &Got<'_>) -> Result<()> {
+    let shape = Shape { columns: got.columns, formats: got.formats, context: &got.text };
+    let mut text = String::new();
+    got.rows().try_for_each(|row| put_values(output, row, &shape, &mut text))
 }
 
 fn put_values(output: &mut Output, row: &[Value], shape: &Shape<'_>, text: &mut String) -> Result<()> {

@@ -1,5 +1,7 @@
 //! The simple protocol: a text of statements, all in one implicit transaction, one ReadyForQuery at the end.
 
+use std::pin::pin;
+
 use model::{Error, Result};
 use sql::session::{Executed, SimpleStatement};
 
@@ -29,7 +31,7 @@ impl Connection {
             self.text = text;
         }
         if let Err(error) = ran? {
-            self.session.note_failure().await;
+            Box::pin(self.session.note_failure()).await;
             self.fail(&error)?;
         }
         self.sync().await
@@ -39,7 +41,7 @@ impl Connection {
         let split = {
             let Self { link, session, membership, door, .. } = &mut *self;
             let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
-            operation.run(link, session.split(text)).await?
+            operation.run(link, pin!(session.split(text))).await?
         };
         let statements = match split {
             Ok(statements) => statements,
@@ -62,7 +64,7 @@ impl Connection {
     async fn statement(&mut self, statement: &SimpleStatement) -> Result<Result<()>, End> {
         let Self { link, session, membership, door, .. } = self;
         let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
-        let description = match operation.run(link, session.begin_simple(statement)).await? {
+        let description = match operation.run(link, pin!(session.begin_simple(statement))).await? {
             Ok(description) => description,
             Err(error) => return Ok(Err(error)),
         };
@@ -70,7 +72,7 @@ impl Connection {
         let context = rows::context_of(columns, &description.formats, session);
         let (mut is_described, mut copying) = (false, None);
         loop {
-            let step = match operation.run(link, session.resume_simple()).await? {
+            let step = match operation.run(link, pin!(session.resume_simple())).await? {
                 Ok(step) => step,
                 Err(error) => return Ok(Err(error)),
             };
@@ -111,15 +113,9 @@ impl Connection {
                 }
                 Executed::CopyIn(format) => {
                     operation.limit_waits(session.statement_timeout());
-                    return match copy::receive(
-                        link,
-                        session,
-                        format,
-                        &mut operation,
-                        door.config.frame_bytes_max,
-                    )
-                    .await?
-                    {
+                    let bytes_max = door.config.frame_bytes_max;
+                    let receive = copy::receive(link, session, format, &mut operation, bytes_max);
+                    return match Box::pin(receive).await? {
                         Ok(tag) => {
                             drop(operation);
                             self.put_notices();

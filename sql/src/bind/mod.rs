@@ -100,7 +100,7 @@ pub(crate) struct Names {
     /// The database.
     pub(crate) database: DatabaseId,
     /// Schemas in order of search, `pg_catalog` left out.
-    pub(crate) search_path: Vec<String>,
+    pub(crate) search_path: Arc<[String]>,
 }
 
 /// What a relation name means.

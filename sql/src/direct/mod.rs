@@ -1,12 +1,17 @@
-//! Plans that are pinned to keys and run without batches: get by key, update by key (`program`).
+//! Plans that are pinned to keys and run without batches: get by key, join by key (`join`), a
+//! short range of keys (`range`), update by key (`program`).
 //!
 //! Invariants:
 //! - A direct plan means exactly what its batch plan means: same access, same filter, same expressions, the same `eval`.
 //! - It reads with one call, allocates the key and the row that it gives, and nothing per column beyond that.
 
+mod join;
 mod program;
+mod range;
 
+pub(crate) use join::DirectJoin;
 pub(crate) use program::DirectUpdate;
+pub(crate) use range::DirectRange;
 
 use std::sync::Arc;
 
@@ -65,15 +70,29 @@ impl Direct {
         if !scan.filter.iter().all(pure) || !project.iter().flatten().all(pure) {
             return None;
         }
-        Some(Self {
-            partition: PartitionId::default_of(scan.table.database, scan.table.schema),
-            parts: scan.table.key()?.parts.clone(),
-            table: scan.table.clone(),
-            key: key.clone(),
-            columns: scan.columns.clone(),
-            filter: scan.filter.clone(),
-            project,
-        })
+        // Columns that are only picked are read in the order in which they are given.
+        let picked = project.iter().flatten().map(Expr::as_column).collect::<Option<Vec<usize>>>();
+        let (columns, project) = match (project, picked) {
+            (Some(_), Some(places)) if scan.filter.is_none() => {
+                (places.into_iter().map(|place| scan.columns[place]).collect(), None)
+            }
+            (project, _) => (scan.columns.clone(), project),
+        };
+        let direct = Self::of(&scan.table, scan.table.key()?.parts.clone(), columns);
+        Some(Self { key: key.clone(), filter: scan.filter.clone(), project, ..direct })
+    }
+
+    /// Columns of one row of a table, whose key is given when it is read.
+    fn of(table: &Arc<Table>, parts: Vec<IndexPart>, columns: Vec<ScanColumn>) -> Self {
+        Self {
+            partition: PartitionId::default_of(table.database, table.schema),
+            parts,
+            table: table.clone(),
+            key: Vec::new(),
+            columns,
+            filter: None,
+            project: None,
+        }
     }
 
     /// Where the row is: none if a part of the key is null.
@@ -117,33 +136,10 @@ impl Direct {
         row: &Bytes,
         context: impl FnOnce() -> Context,
     ) -> Result<Option<Vec<Value>>> {
-        let view = RowView::new(row).map_err(|error| Error::internal(error.to_string()))?;
         let mut values = Vec::with_capacity(self.columns.len());
-        for column in &self.columns {
-            values.push(match column {
-                ScanColumn::Column(number) | ScanColumn::Presence(number) => self.column(&view, *number)?,
-                ScanColumn::Revision => Value::Int8(i64::try_from(view.revision()).unwrap_or(i64::MAX)),
-                ScanColumn::UpdatedAt => Value::Timestamptz(Timestamp::from_micros(view.updated_at())?),
-                ScanColumn::TableOid => Value::Oid(self.table.id.0),
-                ScanColumn::Partition => Value::Bytea(self.partition.as_bytes().to_vec().into()),
-                ScanColumn::Key => Value::Bytea(key.to_vec().into()),
-                ScanColumn::Row => Value::Bytea(row.to_vec().into()),
-            });
-        }
-        let plain = |expr: &Expr| match expr.kind {
-            Kind::Column(place) => Some(place),
-            _ => None,
-        };
-        if self.filter.is_none() {
-            let places: Option<Vec<usize>> =
-                self.project.as_ref().map_or(Some(Vec::new()), |list| list.iter().map(plain).collect());
-            match (&self.project, places) {
-                (None, _) => return Ok(Some(values)),
-                (Some(_), Some(places)) => {
-                    return Ok(Some(places.into_iter().map(|place| values[place].clone()).collect()));
-                }
-                (Some(_), None) => {}
-            }
+        self.read(key, row, &mut values)?;
+        if self.filter.is_none() && self.project.is_none() {
+            return Ok(Some(values));
         }
         let mut context = context();
         if let Some(filter) = &self.filter
@@ -159,6 +155,23 @@ impl Direct {
                 projected.map(Some)
             }
         }
+    }
+
+    /// Appends what the scan gives of a stored row.
+    fn read(&self, key: &[u8], row: &Bytes, values: &mut Vec<Value>) -> Result<()> {
+        let view = RowView::new(row).map_err(|error| Error::internal(error.to_string()))?;
+        for column in &self.columns {
+            values.push(match column {
+                ScanColumn::Column(number) | ScanColumn::Presence(number) => self.column(&view, *number)?,
+                ScanColumn::Revision => Value::Int8(i64::try_from(view.revision()).unwrap_or(i64::MAX)),
+                ScanColumn::UpdatedAt => Value::Timestamptz(Timestamp::from_micros(view.updated_at())?),
+                ScanColumn::TableOid => Value::Oid(self.table.id.0),
+                ScanColumn::Partition => Value::Bytea(self.partition.as_bytes().to_vec().into()),
+                ScanColumn::Key => Value::Bytea(key.to_vec().into()),
+                ScanColumn::Row => Value::Bytea(row.to_vec().into()),
+            });
+        }
+        Ok(())
     }
 
     fn column(&self, view: &RowView<'_>, number: ColumnNumber) -> Result<Value> {

@@ -396,7 +396,7 @@ pub(crate) fn context(catalog: Arc<Catalog>) -> Context {
         session_user: ADMIN,
         current_user: ADMIN,
         database: DATABASE,
-        search_path: vec!["public".to_owned()],
+        search_path: Arc::from(["public".to_owned()]),
         process_id: 1,
         parameters: Vec::new(),
         settings: Arc::new(Still),

@@ -9,7 +9,10 @@ use model::{
 };
 
 use super::Runtime;
-use crate::plan::{KeyRange, Keys, Partitions};
+use crate::{
+    expr::Expr,
+    plan::{KeyRange, Keys, Partitions},
+};
 
 /// A range of key bytes: from inclusive, to exclusive (none for the end).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,9 +61,18 @@ pub(crate) fn parts_of(table: &Table, index: Option<IndexId>) -> Result<&[IndexP
 
 /// The bytes of a range of keys; none if it holds none because a bound is null.
 pub fn key_range(runtime: &Runtime, parts: &[IndexPart], range: &KeyRange) -> Result<Option<KeyBytes>> {
+    key_range_of(parts, range, |expr| constant(runtime, expr))
+}
+
+/// The same, of bounds that `value` evaluates.
+pub(crate) fn key_range_of(
+    parts: &[IndexPart],
+    range: &KeyRange,
+    value: impl Fn(&Expr) -> Result<Value>,
+) -> Result<Option<KeyBytes>> {
     let mut prefix = Vec::new();
     for (expr, part) in range.prefix.iter().zip(parts) {
-        match constant(runtime, expr)? {
+        match value(expr)? {
             Value::Null => return Ok(None),
             value => encode(&mut prefix, &value, part.order)?,
         }
@@ -73,9 +85,9 @@ pub fn key_range(runtime: &Runtime, parts: &[IndexPart], range: &KeyRange) -> Re
     if range.null == Some(true) {
         return Ok(Some(KeyBytes::of_prefix(null)));
     }
-    let bound = |bound: &Option<(crate::expr::Expr, bool)>| -> Result<Option<Option<(Vec<u8>, bool)>>> {
+    let bound = |bound: &Option<(Expr, bool)>| -> Result<Option<Option<(Vec<u8>, bool)>>> {
         let Some((expr, inclusive)) = bound else { return Ok(Some(None)) };
-        match constant(runtime, expr)? {
+        match value(expr)? {
             Value::Null => Ok(None),
             value => {
                 let mut bytes = prefix.clone();
@@ -186,7 +198,7 @@ pub(crate) async fn partitions(
 }
 
 /// The value of an expression without input.
-pub(crate) fn constant(runtime: &Runtime, expr: &crate::expr::Expr) -> Result<Value> {
+pub(crate) fn constant(runtime: &Runtime, expr: &Expr) -> Result<Value> {
     let none: &[Value] = &[];
     runtime.evaluate(|scope| scope.value(expr, none))
 }

@@ -158,7 +158,7 @@ fn sequence_of(context: &Context, value: &Value) -> Result<SequenceId> {
 pub(crate) fn find_relation(context: &Context, name: &str) -> Result<Option<(String, Relation)>> {
     let parts = split_identifier(name)?;
     let (schemas, relation): (Vec<String>, &String) = match parts.as_slice() {
-        [relation] => (context.search_path.clone(), relation),
+        [relation] => (context.search_path.to_vec(), relation),
         [schema, relation] => (vec![schema.clone()], relation),
         [_, schema, relation] => (vec![schema.clone()], relation),
         _ => return Err(Error::new(Code::InvalidName, "invalid name syntax")),

@@ -7,6 +7,8 @@
 //!
 //! Not here: what names and expressions mean (`bind`).
 
+use std::sync::Arc;
+
 use model::{Code, Error, Result};
 use sqlparser::{
     ast,
@@ -63,7 +65,7 @@ pub(crate) struct Parsed {
     /// What it says.
     pub(crate) statement: Statement,
     /// Its own text, without the semicolon.
-    pub(crate) text: String,
+    pub(crate) text: Arc<str>,
 }
 
 /// What a statement says.
@@ -96,7 +98,7 @@ pub(crate) fn parse_one(text: &str) -> Result<Parsed> {
             "cannot insert multiple commands into a prepared statement",
         ));
     }
-    Ok(all.pop().unwrap_or(Parsed { statement: Statement::Empty, text: String::new() }))
+    Ok(all.pop().unwrap_or(Parsed { statement: Statement::Empty, text: Arc::default() }))
 }
 
 /// Parses an expression that stands alone, as a catalog keeps it.
@@ -179,9 +181,9 @@ fn split(source: Source<'_>) -> Result<Vec<Vec<TokenWithSpan>>> {
 fn parse_tokens(source: Source<'_>, tokens: Vec<TokenWithSpan>) -> Result<Parsed> {
     let (first, last) = match (tokens.first(), tokens.last()) {
         (Some(first), Some(last)) => (first.span.start, last.span.end),
-        _ => return Ok(Parsed { statement: Statement::Empty, text: String::new() }),
+        _ => return Ok(Parsed { statement: Statement::Empty, text: Arc::default() }),
     };
-    let text = source.text[source.offset(first)..source.offset(last)].trim_end().to_owned();
+    let text = source.text[source.offset(first)..source.offset(last)].trim_end().into();
     let statement = parse_statement(source, tokens)?;
     Ok(Parsed { statement, text })
 }
@@ -288,7 +290,7 @@ mod tests {
     #[test]
     fn a_text_is_split_into_statements_with_their_own_text() {
         let all = parse(" select 1 ; ; select ';' -- done\n; /* nothing */ ").expect("two statements");
-        let texts: Vec<_> = all.iter().map(|parsed| parsed.text.as_str()).collect();
+        let texts: Vec<_> = all.iter().map(|parsed| &*parsed.text).collect();
         assert_eq!(texts, ["select 1", "select ';'"]);
     }
 }

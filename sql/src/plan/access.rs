@@ -1,7 +1,8 @@
 //! Access paths: which index and which range of it a scan reads, and which order that gives.
 //!
 //! Invariants:
-//! - A condition that an access path takes over is taken over exactly; ranges are kept as filters too, they cost little.
+//! - A condition that an access path takes over is taken over exactly. Ranges are kept as filters too, but for ranges of
+//!   integers in the primary key, which no later version of a row can leave.
 //! - Values of a key do not read the scanned table; they may come from around, which makes index nested-loop joins.
 
 use std::collections::BTreeSet;
@@ -386,15 +387,19 @@ fn candidate(
     }
     let mut range = KeyRange { prefix, ..KeyRange::default() };
     let mut bounded = false;
+    let mut bounds = Vec::new();
+    let is_exact = |value: &Expr| value.ty.is_integer();
     for fact in on(part.column) {
         match &fact.says {
             Says::Lower(value, inclusive) if range.lower.is_none() => {
                 range.lower = Some((value.clone(), *inclusive));
+                bounds.extend(is_exact(value).then_some(fact.condition));
                 share *= weigh(fact);
                 bounded = true;
             }
             Says::Upper(value, inclusive) if range.upper.is_none() => {
                 range.upper = Some((value.clone(), *inclusive));
+                bounds.extend(is_exact(value).then_some(fact.condition));
                 share *= weigh(fact);
                 bounded = true;
             }
@@ -408,6 +413,9 @@ fn candidate(
     }
     if range.null == Some(true) {
         (range.lower, range.upper) = (None, None);
+    }
+    if id.is_none() && range.null.is_none() {
+        taken.extend(bounds);
     }
     if fixed == 0 && !bounded {
         return None;

@@ -1,6 +1,6 @@
 //! Stopping a running statement from outside.
 
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc, task::Poll};
 
 use model::{Code, Error, Result};
 use parking_lot::Mutex;
@@ -59,8 +59,13 @@ impl CancelHandle {
         &self,
         cancel: &Cancel,
         deadline: Option<tokio::time::Instant>,
-        work: impl Future<Output = Result<T>>,
+        mut work: Pin<&mut impl Future<Output = Result<T>>>,
     ) -> Result<T> {
+        cancel.check()?;
+        // Most work is done when it is first looked at.
+        if let Poll::Ready(done) = futures::poll!(work.as_mut()) {
+            return done;
+        }
         let stopped = async {
             loop {
                 let notified = self.0.notify.notified();

@@ -5,7 +5,7 @@
 //!   after the last commit).
 //! - COPY TO pulls its rows as the wire asks for chunks; nothing is collected.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use bytes::Bytes;
 use model::{Code, Error, Result, access::Privilege, id::ColumnNumber, schema::Table};
@@ -200,7 +200,7 @@ impl Session {
                 let list: Vec<String> =
                     columns.iter().map(|number| quote(&table.column(*number).name)).collect();
                 let from: Vec<String> = name.iter().map(|part| quote(part)).collect();
-                format!("SELECT {} FROM {}", list.join(", "), from.join("."))
+                format!("SELECT {} FROM {}", list.join(", "), from.join(".")).into()
             }
         };
         let prepared = Box::pin(self.prepare(&text, &[])).await?;
@@ -260,7 +260,7 @@ impl Session {
                     out.writer.finish(&mut chunk);
                     let tag = format!("COPY {}", out.writer.rows());
                     if chunk.is_empty() {
-                        portal.run = Run::Done(tag.clone());
+                        portal.run = Run::Done(tag.clone().into());
                         return Ok(Executed::Complete(tag));
                     }
                     if ends.last() != Some(&chunk.len()) {
@@ -295,7 +295,7 @@ impl Session {
         let cancel = handle.resume(&copying.cancel);
         let deadline = copying.deadline;
         self.note_copied(data);
-        let written = handle.guard(&cancel, deadline, copying.from.write(data)).await;
+        let written = handle.guard(&cancel, deadline, pin!(copying.from.write(data))).await;
         handle.end();
         written?;
         if copying.from.is_full() {
@@ -338,7 +338,7 @@ impl Session {
     async fn finish_copy(&mut self, copying: &mut CopyIn) -> Result<u64> {
         let handle = self.cancel.clone();
         let cancel = handle.resume(&copying.cancel);
-        let rows = handle.guard(&cancel, copying.deadline, copying.from.finish()).await;
+        let rows = handle.guard(&cancel, copying.deadline, pin!(copying.from.finish())).await;
         handle.end();
         let rows = rows?;
         self.commit_copied(copying).await?;

@@ -1,7 +1,8 @@
 //! The state of a session, and what every part of it needs.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
+use hashbrown::HashMap;
 use model::{
     Code, Error, Result, Value,
     catalog::Catalog,
@@ -17,10 +18,13 @@ use super::{
 use crate::{
     bind::Names,
     cache::Prepared,
-    context::{Activity, Context},
+    context::{self, Activity, Context},
     engine::Engine,
     settings::Settings,
 };
+
+/// What is shown of a statement; a longer text is not kept for it.
+const QUERY_CHARS_MAX: usize = 1_024;
 
 /// One connection's session.
 pub struct Session {
@@ -32,6 +36,9 @@ pub struct Session {
     pub(super) authenticated: RoleId,
     pub(super) settings: Settings,
     pub(super) numbers: Numbers,
+    /// The same two, as expressions see them.
+    shared_settings: Arc<dyn context::Settings>,
+    shared_numbers: Arc<dyn context::Sequences>,
     pub(super) cancel: CancelHandle,
     pub(super) activity: Arc<Mutex<Activity>>,
     pub(super) statements: HashMap<String, Prepared>,
@@ -92,17 +99,20 @@ impl Session {
             query_start: None,
             state_change: Some(now),
             state: "idle",
-            query: String::new(),
+            query: Arc::default(),
         };
         let activity = Arc::new(Mutex::new(activity));
         let cancel = CancelHandle::default();
         engine.registry.add(login.session.0, cancel.clone(), activity.clone());
+        let numbers = Numbers::new(engine.dispatch.clone());
         Ok(Self {
             database: database.id,
             session_user: role.id,
             current_user: role.id,
             authenticated: role.id,
-            numbers: Numbers::new(engine.dispatch.clone()),
+            shared_settings: Arc::new(settings.clone()),
+            shared_numbers: Arc::new(numbers.clone()),
+            numbers,
             engine: engine.clone(),
             login,
             settings,
@@ -158,9 +168,7 @@ impl Session {
     pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
         match self.status() {
             Status::Idle => None,
-            Status::InTransaction | Status::Failed => {
-                self.settings.duration("idle_in_transaction_session_timeout")
-            }
+            Status::InTransaction | Status::Failed => self.settings.limits().idle_in_transaction,
         }
     }
 
@@ -184,9 +192,9 @@ impl Session {
     /// Where names are looked up.
     pub(super) fn names(&self, catalog: Arc<Catalog>) -> Names {
         let search_path = if self.is_overlaid() {
-            self.search_path(&catalog)
+            self.search_path(&catalog).into()
         } else {
-            self.known(&catalog).search_path.to_vec()
+            self.known(&catalog).search_path
         };
         Names { catalog, database: self.database, search_path }
     }
@@ -235,7 +243,7 @@ impl Session {
         let Known { search_path, mut text, .. } = self.known(&catalog);
         text.now = model::value::Timestamp::from_unix_micros(now.unix_micros()).ok();
         Context {
-            search_path: search_path.to_vec(),
+            search_path,
             catalog,
             now,
             statement,
@@ -246,8 +254,8 @@ impl Session {
             database: self.database,
             process_id: self.login.process_id,
             parameters,
-            settings: Arc::new(self.settings.clone()),
-            sequences: Arc::new(self.numbers.clone()),
+            settings: self.shared_settings.clone(),
+            sequences: self.shared_numbers.clone(),
             random: {
                 let engine = self.engine.clone();
                 Box::new(move || engine.random())
@@ -269,14 +277,23 @@ impl Session {
         text
     }
 
-    pub(super) fn set_activity(&self, state: &'static str, query: Option<&str>) {
-        let at = now(&self.engine);
+    /// What `pg_stat_activity` shows of this session; with the text of a statement that begins.
+    pub(super) fn set_activity(&self, state: &'static str, query: Option<&Arc<str>>) {
+        let began = self.transaction.as_ref().map(|transaction| transaction.began);
         let mut activity = self.activity.lock();
+        if query.is_none() && activity.state == state && activity.transaction_start == began {
+            return;
+        }
+        let at = now(&self.engine);
         activity.state = state;
         activity.state_change = Some(at);
-        activity.transaction_start = self.transaction.as_ref().map(|transaction| transaction.began);
+        activity.transaction_start = began;
         if let Some(query) = query {
-            activity.query = query.chars().take(1_024).collect();
+            if query.len() > QUERY_CHARS_MAX {
+                activity.query = query.chars().take(QUERY_CHARS_MAX).collect::<String>().into();
+            } else if !Arc::ptr_eq(&activity.query, query) {
+                activity.query = query.clone();
+            }
             activity.query_start = Some(at);
         }
     }

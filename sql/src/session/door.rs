@@ -10,13 +10,13 @@ use super::{Session, Status, run::read_only_error};
 impl Session {
     /// `statement_timeout`, for the time in which a statement waits for its client; none for no limit.
     pub fn statement_timeout(&self) -> Option<Duration> {
-        self.settings.duration("statement_timeout")
+        self.settings.limits().statement
     }
 
     /// `idle_session_timeout`: how long the session may be idle outside of a block (`57P05`); none for no limit.
     pub fn idle_timeout(&self) -> Option<Duration> {
         match self.status() {
-            Status::Idle => self.settings.duration("idle_session_timeout"),
+            Status::Idle => self.settings.limits().idle,
             Status::InTransaction | Status::Failed => None,
         }
     }
@@ -26,14 +26,15 @@ impl Session {
     pub async fn note_failure(&mut self) {
         self.cancel.end();
         self.copying = None;
-        self.fail().await;
+        Box::pin(self.fail()).await;
+        self.set_activity(self.state_name(), None);
     }
 
     /// `25006` in a read-only transaction, for statements that have no plan to look at.
     pub(super) fn check_read_write(&self, what: &str) -> Result<()> {
         let is_read_only = match &self.transaction {
             Some(transaction) => transaction.read_only,
-            None => self.settings.is_on("default_transaction_read_only"),
+            None => self.settings.limits().read_only,
         };
         if is_read_only { Err(read_only_error(what)) } else { Ok(()) }
     }

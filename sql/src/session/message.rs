@@ -1,6 +1,6 @@
 //! The messages of the protocol: Parse, Bind, Describe, Execute, Close, Sync, and Query.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 use model::{
     Code, Error, Result, Type, Value,
@@ -10,7 +10,7 @@ use model::{
 
 use super::{
     Executed, Format, Page, Parameters, PortalDescription, Session, StatementDescription, Status,
-    portal::{Portal, Run},
+    portal::{Portal, Run, describe},
 };
 use crate::{
     cache::Prepared,
@@ -27,8 +27,21 @@ pub struct SimpleStatement {
     parsed: Arc<Parsed>,
     text: Arc<str>,
     more: bool,
-    /// Numbers that were taken out of the text, with their types.
-    lifted: Option<(Vec<Value>, Vec<Option<Type>>)>,
+    /// Its plan, where it is known.
+    prepared: Option<Prepared>,
+    /// Numbers that were taken out of the text.
+    values: Vec<Value>,
+}
+
+impl SimpleStatement {
+    pub(super) fn planned(&self) -> Option<(&Prepared, &[Value])> {
+        Some((self.prepared.as_ref()?, &self.values))
+    }
+
+    fn of_plan(prepared: Prepared, values: Vec<Value>) -> Self {
+        let parsed = prepared.parsed.clone();
+        Self { text: parsed.text.clone(), parsed, more: false, prepared: Some(prepared), values }
+    }
 }
 
 impl Session {
@@ -58,7 +71,7 @@ impl Session {
                 self.check_not_failed()?;
             }
         }
-        let prepared = self.prepare(text, &given).await?;
+        let prepared = Box::pin(self.prepare(text, &given)).await?;
         self.statements.insert(name.to_owned(), prepared);
         Ok(())
     }
@@ -66,7 +79,7 @@ impl Session {
     /// Describe of a statement.
     pub async fn describe_statement(&mut self, name: &str) -> Result<StatementDescription> {
         let result = self.statement(name).map(|prepared| StatementDescription {
-            parameters: prepared.parameters.clone(),
+            parameters: prepared.parameters.to_vec(),
             columns: prepared.columns.clone(),
         });
         self.settle(result).await
@@ -91,16 +104,18 @@ impl Session {
         parameters: Parameters,
         formats: Vec<Format>,
     ) -> Result<()> {
-        let result = self.bind_message(portal, statement, parameters, formats);
+        let result = self.bind_now(portal, statement, &parameters.formats, &parameters.values, &formats);
         self.settle(result).await
     }
 
-    fn bind_message(
+    /// Bind, which waits for nobody. After an error [`Session::note_failure`] must be called.
+    pub fn bind_now(
         &mut self,
         portal: &str,
         statement: &str,
-        parameters: Parameters,
-        formats: Vec<Format>,
+        given: &[Format],
+        bytes: &[Option<impl AsRef<[u8]>>],
+        formats: &[Format],
     ) -> Result<()> {
         let prepared = self.statement(statement)?.clone();
         if self.status() == Status::Failed && !ends_transaction(&prepared.parsed) {
@@ -110,18 +125,16 @@ impl Session {
             return Err(Error::new(Code::DuplicateCursor, format!("portal \"{portal}\" already exists")));
         }
         let wanted = prepared.parameters.len();
-        if parameters.values.len() != wanted {
+        if bytes.len() != wanted {
             let message = format!(
                 "bind message supplies {} parameters, but prepared statement \"{statement}\" requires {wanted}",
-                parameters.values.len()
+                bytes.len()
             );
             return Err(Error::new(Code::ProtocolViolation, message));
         }
-        if parameters.formats.len() > 1 && parameters.formats.len() != wanted {
-            let message = format!(
-                "bind message has {} parameter formats but {wanted} parameters",
-                parameters.formats.len()
-            );
+        if given.len() > 1 && given.len() != wanted {
+            let message =
+                format!("bind message has {} parameter formats but {wanted} parameters", given.len());
             return Err(Error::new(Code::ProtocolViolation, message));
         }
         let width = prepared.columns.as_ref().map_or(0, |columns| columns.len());
@@ -132,13 +145,13 @@ impl Session {
         }
         let context = self.settings.text();
         let mut values = Vec::with_capacity(wanted);
-        for (at, (bytes, ty)) in parameters.values.iter().zip(&prepared.parameters).enumerate() {
-            let format = match parameters.formats[..] {
+        for (at, (bytes, ty)) in bytes.iter().zip(&*prepared.parameters).enumerate() {
+            let format = match given {
                 [] => Format::Text,
-                [one] => one,
-                _ => parameters.formats[at],
+                [one] => *one,
+                _ => given[at],
             };
-            let value = match (bytes, format) {
+            let value = match (bytes.as_ref().map(AsRef::as_ref), format) {
                 (None, _) => Value::Null,
                 (Some(bytes), Format::Binary) => binary::decode_binary(*ty, bytes)?,
                 (Some(bytes), Format::Text) => {
@@ -155,10 +168,10 @@ impl Session {
             };
             values.push(value);
         }
-        let formats = match formats[..] {
+        let formats = match formats {
             [] => vec![Format::Text; width],
-            [one] => vec![one; width],
-            _ => formats,
+            [one] => vec![*one; width],
+            _ => formats.to_vec(),
         };
         self.portals.insert(portal.to_owned(), Portal::new(prepared, values, formats));
         Ok(())
@@ -176,10 +189,8 @@ impl Session {
             None => Err(no_portal(name)),
             Some(portal) => {
                 portal.left = u64::try_from(max_rows).ok().filter(|rows| *rows > 0);
-                portal.deadline = self
-                    .settings
-                    .duration("statement_timeout")
-                    .map(|limit| tokio::time::Instant::now() + limit);
+                portal.deadline =
+                    self.settings.limits().statement.map(|limit| tokio::time::Instant::now() + limit);
                 self.step(name).await
             }
         };
@@ -202,9 +213,9 @@ impl Session {
         };
         let deadline = portal.deadline;
         if matches!(portal.run, Run::Ready) {
-            self.set_activity("active", Some(&portal.prepared.parsed.text.clone()));
+            self.set_activity("active", Some(&portal.prepared.parsed.text));
         }
-        let result = handle.guard(&cancel, deadline, self.step_portal(&mut portal, &cancel)).await;
+        let result = handle.guard(&cancel, deadline, pin!(self.step_portal(&mut portal, &cancel))).await;
         handle.end();
         match result {
             Ok(executed) => {
@@ -238,11 +249,11 @@ impl Session {
             Run::Ready => self.start(portal, cancel).await,
             Run::Rows(_) => self.step_rows(portal).await,
             Run::Buffered(..) => self.step_buffered(portal),
-            Run::Copy(_) => self.step_copy(portal).await,
+            Run::Copy(_) => Box::pin(self.step_copy(portal)).await,
             Run::Done(tag) => {
                 // Executed again: nothing is left.
                 let word = tag.split(' ').next().unwrap_or("SELECT");
-                Ok(Executed::Complete(if word == "SELECT" { "SELECT 0".to_owned() } else { tag.clone() }))
+                Ok(Executed::Complete(if word == "SELECT" { "SELECT 0".to_owned() } else { tag.to_string() }))
             }
         }
     }
@@ -252,13 +263,13 @@ impl Session {
         let ends =
             self.transaction.as_ref().is_some_and(|transaction| !transaction.block) && !self.more_follows;
         if ends {
-            self.commit().await?;
+            Box::pin(self.commit()).await?;
         }
         self.set_activity(self.state_name(), None);
         Ok(())
     }
 
-    fn state_name(&self) -> &'static str {
+    pub(super) fn state_name(&self) -> &'static str {
         match self.status() {
             Status::Idle => "idle",
             Status::InTransaction => "idle in transaction",
@@ -269,7 +280,7 @@ impl Session {
     /// Puts an error's effect on the transaction.
     async fn settle<T>(&mut self, result: Result<T>) -> Result<T> {
         if result.is_err() {
-            self.fail().await;
+            Box::pin(self.fail()).await;
             self.portals.remove(SIMPLE);
             self.set_activity(self.state_name(), None);
         }
@@ -290,26 +301,23 @@ impl Session {
     pub async fn sync(&mut self) -> Result<()> {
         self.more_follows = false;
         let implicit = self.transaction.as_ref().is_some_and(|transaction| !transaction.block);
-        let result = if implicit { self.commit().await } else { Ok(()) };
-        if self.transaction.is_none() {
-            self.portals.retain(|_, portal| portal.held);
-        }
+        let result = if implicit { Box::pin(self.commit()).await } else { Ok(()) };
+        self.end_portals();
         self.set_activity(self.state_name(), None);
         result
     }
 
+    /// Portals end with their transaction.
+    pub(super) fn end_portals(&mut self) {
+        if self.transaction.is_none() && !self.portals.is_empty() {
+            self.portals.retain(|_, portal| portal.held);
+        }
+    }
+
     /// The statements of a simple query.
     pub async fn split(&mut self, text: &str) -> Result<Vec<SimpleStatement>> {
-        // The unnamed statement ends with a simple query.
-        self.statements.remove("");
-        self.portals.remove("");
-        if let Some(prepared) = self.find_prepared(text) {
-            return Ok(vec![SimpleStatement {
-                parsed: prepared.parsed,
-                text: text.into(),
-                more: false,
-                lifted: None,
-            }]);
+        if let Some(statement) = self.find_simple(text) {
+            return Ok(vec![statement]);
         }
         if let Some(statement) = self.lift(text).await {
             return Ok(vec![statement]);
@@ -322,9 +330,26 @@ impl Session {
             parsed: Arc::new(parsed),
             text: text.clone(),
             more: at + 1 < count,
-            lifted: None,
+            prepared: None,
+            values: Vec::new(),
         });
         Ok(statements.collect())
+    }
+
+    /// The one statement of a simple query, if there is a plan for it already: as it is, or with its numbers taken out.
+    pub fn find_simple(&mut self, text: &str) -> Option<SimpleStatement> {
+        // The unnamed statement ends with a simple query.
+        self.statements.remove("");
+        self.portals.remove("");
+        if let Some(prepared) = self.find_prepared(text, &[]) {
+            return Some(SimpleStatement::of_plan(prepared, Vec::new()));
+        }
+        if self.status() == Status::Failed {
+            return None;
+        }
+        let literals::Lifted { text, values, types } = literals::lift(text)?;
+        let prepared = self.find_prepared(&text, &types)?;
+        takes(&prepared, &types).then(|| SimpleStatement::of_plan(prepared, values))
     }
 
     /// A statement whose numbers were taken out, if a plan for it is there or can be made; else the text is parsed as it is.
@@ -333,15 +358,8 @@ impl Session {
             return None;
         }
         let literals::Lifted { text, values, types } = literals::lift(text)?;
-        let prepared = self.prepare(&text, &types).await.ok()?;
-        let as_sent = prepared.planned.is_some()
-            && prepared.parameters.iter().zip(&types).all(|(ty, given)| Some(*ty) == *given);
-        as_sent.then(|| SimpleStatement {
-            parsed: prepared.parsed,
-            text: text.into(),
-            more: false,
-            lifted: Some((values, types)),
-        })
+        let prepared = Box::pin(self.prepare(&text, &types)).await.ok()?;
+        takes(&prepared, &types).then(|| SimpleStatement::of_plan(prepared, values))
     }
 
     /// Makes a statement of a simple query ready; its result's columns, all as text.
@@ -357,19 +375,17 @@ impl Session {
         self.more_follows = statement.more;
         let alone = !statement.more
             && statement.parsed.text.len() == statement.text.trim().trim_end_matches(';').trim_end().len();
-        let (values, given) = statement.lifted.clone().unwrap_or_default();
-        let prepared = if alone || statement.lifted.is_some() {
-            self.prepare(&statement.text, &given).await?
-        } else {
-            self.prepare_parsed(statement.parsed.clone(), &statement.text, &[]).await?.0
+        let prepared = match &statement.prepared {
+            Some(prepared) => prepared.clone(),
+            None if alone => Box::pin(self.prepare(&statement.text, &[])).await?,
+            None => Box::pin(self.prepare_parsed(statement.parsed.clone(), &statement.text, &[])).await?.0,
         };
-        if prepared.parameters.len() != values.len() {
+        if prepared.parameters.len() != statement.values.len() {
             return Err(Error::new(Code::UndefinedParameter, "there is no parameter $1"));
         }
         let width = prepared.columns.as_ref().map_or(0, |columns| columns.len());
-        let mut portal = Portal::new(prepared, values, vec![Format::Text; width]);
-        portal.deadline =
-            self.settings.duration("statement_timeout").map(|limit| tokio::time::Instant::now() + limit);
+        let mut portal = Portal::new(prepared, statement.values.clone(), vec![Format::Text; width]);
+        portal.deadline = self.settings.limits().statement.map(|limit| tokio::time::Instant::now() + limit);
         let description = describe(&portal);
         self.portals.insert(SIMPLE.to_owned(), portal);
         Ok(description)
@@ -387,8 +403,9 @@ fn drop_simple(session: &mut Session, name: &str) {
     }
 }
 
-fn describe(portal: &Portal) -> PortalDescription {
-    PortalDescription { columns: portal.prepared.columns.clone(), formats: portal.formats.clone() }
+/// Whether a plan takes parameters of just these types, so that it means what the text with its numbers meant.
+fn takes(prepared: &Prepared, types: &[Option<Type>]) -> bool {
+    prepared.planned.is_some() && prepared.parameters.iter().zip(types).all(|(ty, given)| Some(*ty) == *given)
 }
 
 fn no_portal(name: &str) -> Error {

@@ -174,6 +174,7 @@ mod definition;
 mod door;
 mod message;
 mod name;
+mod now;
 mod planning;
 mod portal;
 mod run;
@@ -182,4 +183,4 @@ mod sequences;
 mod transaction;
 mod utility;
 
-pub use self::{cancel::CancelHandle, core::Session, message::SimpleStatement};
+pub use self::{cancel::CancelHandle, core::Session, message::SimpleStatement, now::Got};

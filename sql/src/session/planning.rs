@@ -15,9 +15,9 @@ use sqlparser::ast;
 use super::Session;
 use crate::{
     bind::{self, Access, Command},
-    cache::{Key, Planned, Prepared},
+    cache::{Key, Planned, Prepared, Sought},
     context::Context,
-    direct::{Direct, DirectUpdate},
+    direct::{Direct, DirectJoin, DirectRange, DirectUpdate},
     expr::{Expr, Kind},
     optimize,
     parse::{self, Parsed, Statement, Utility},
@@ -33,36 +33,26 @@ const COUNT_AGE_MAX: Duration = Duration::from_secs(10);
 
 impl Session {
     /// A statement that is in the plan cache, so that its text need not be parsed.
-    pub(super) fn find_prepared(&mut self, text: &str) -> Option<Prepared> {
+    pub(super) fn find_prepared(&mut self, text: &str, given: &[Option<Type>]) -> Option<Prepared> {
         if self.transaction.as_ref().is_some_and(|transaction| transaction.catalog.is_some()) {
             return None;
         }
-        let key = Key {
-            text: text.into(),
-            given: Vec::new(),
-            database: self.database,
-            settings: self.plan_settings(),
-        };
-        self.engine.cache.find(&key, self.engine.dispatch.catalog().version())
+        let settings = self.plan_settings();
+        let sought = Sought { text, given, database: self.database, settings: &settings };
+        self.engine.cache.find(&sought, self.engine.dispatch.catalog().version())
     }
 
     /// Parses a text and plans it if it is a query or a change of rows.
     pub(super) async fn prepare(&mut self, text: &str, given: &[Option<Type>]) -> Result<Prepared> {
-        let key = Key {
-            text: text.into(),
-            given: given.to_vec(),
-            database: self.database,
-            settings: self.plan_settings(),
-        };
-        let overlaid = self.transaction.as_ref().is_some_and(|transaction| transaction.catalog.is_some());
-        if !overlaid
-            && let Some(found) = self.engine.cache.find(&key, self.engine.dispatch.catalog().version())
-        {
+        if let Some(found) = self.find_prepared(text, given) {
             return Ok(found);
         }
         let parsed = Arc::new(parse::parse_one(text)?);
         let (prepared, shared) = self.prepare_parsed(parsed, text, given).await?;
+        let overlaid = self.transaction.as_ref().is_some_and(|transaction| transaction.catalog.is_some());
         if shared && !overlaid && prepared.planned.is_some() {
+            let (text, given) = (text.into(), given.to_vec());
+            let key = Key { text, given, database: self.database, settings: self.plan_settings() };
             self.engine.cache.put(key, prepared.clone());
         }
         Ok(prepared)
@@ -76,7 +66,7 @@ impl Session {
         given: &[Option<Type>],
     ) -> Result<(Prepared, bool)> {
         let mut prepared =
-            Prepared { parsed: parsed.clone(), planned: None, parameters: Vec::new(), columns: None };
+            Prepared { parsed: parsed.clone(), planned: None, parameters: Arc::default(), columns: None };
         let mut shared = true;
         match &parsed.statement {
             Statement::Empty => {}
@@ -93,7 +83,7 @@ impl Session {
             Statement::Sql(statement) if is_planned(statement) => {
                 let (planned, share) = self.plan(text, statement, given).await?;
                 shared = share;
-                prepared.parameters.clone_from(&planned.parameters);
+                prepared.parameters = planned.parameters.clone();
                 prepared.columns.clone_from(&planned.columns);
                 prepared.planned = Some(planned);
             }
@@ -326,15 +316,19 @@ pub(super) fn finish(
         })
         .collect();
     let direct = if writes { None } else { Direct::find(&plan) };
+    let join = if writes { None } else { DirectJoin::find(&plan) };
+    let range = if writes { None } else { DirectRange::find(&plan) };
     let program = DirectUpdate::find(&plan);
     Ok(Planned {
         plan: Arc::new(plan),
         columns: gives_rows.then_some(described),
-        parameters,
+        parameters: parameters.into(),
         access,
         command,
         writes,
         direct,
+        join,
+        range,
         program,
         catalog: catalog.version(),
     })

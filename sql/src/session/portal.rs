@@ -1,10 +1,10 @@
 //! Portals: a statement with its parameters, ready to run, running, or done.
 
-use std::collections::VecDeque;
+use std::{borrow::Cow, collections::VecDeque};
 
 use model::Value;
 
-use super::{Format, Page};
+use super::{Format, Page, PortalDescription};
 use crate::{
     batch::Batch,
     cache::Prepared,
@@ -44,7 +44,7 @@ pub(super) enum Run {
     /// Rows that are there, and the tag.
     Buffered(VecDeque<Page>, String),
     Copy(Box<super::copy::CopyOut>),
-    Done(String),
+    Done(Cow<'static, str>),
 }
 
 /// A query that gives rows.
@@ -88,6 +88,11 @@ impl Portal {
     pub(super) fn is_held(&self) -> bool {
         self.held
     }
+}
+
+/// What Describe answers.
+pub(super) fn describe(portal: &Portal) -> PortalDescription {
+    PortalDescription { columns: portal.prepared.columns.clone(), formats: portal.formats.clone() }
 }
 
 impl Page {

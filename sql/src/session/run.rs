@@ -68,13 +68,17 @@ impl Session {
             Statement::Utility(utility) => match utility.as_ref() {
                 crate::parse::Utility::Copy(copy) => {
                     self.check_not_failed()?;
-                    return self.start_copy(copy, portal, cancel).await;
+                    return Box::pin(self.start_copy(copy, portal, cancel)).await;
                 }
-                utility => self.utility(utility, portal, cancel).await?,
+                utility => Box::pin(self.utility(utility, portal, cancel)).await?,
             },
             Statement::Sql(statement) => match portal.prepared.planned.clone() {
                 Some(planned) => {
-                    let planned = self.current_plan(planned, portal).await?;
+                    let planned = if planned.catalog == self.catalog().version() {
+                        planned
+                    } else {
+                        Box::pin(self.plan_again(portal)).await?
+                    };
                     return self.start_planned(&planned, portal, cancel).await;
                 }
                 None => {
@@ -82,13 +86,13 @@ impl Session {
                     let words: Vec<String> =
                         statement.to_string().split(' ').take(2).map(str::to_owned).collect();
                     self.check_read_write(&words.join(" "))?;
-                    Gave::Tag(self.definition(statement, &parsed.text, cancel).await?)
+                    Gave::Tag(Box::pin(self.definition(statement, &parsed.text, cancel)).await?)
                 }
             },
         };
         match gave {
             Gave::Tag(tag) => {
-                portal.run = Run::Done(tag.clone());
+                portal.run = Run::Done(tag.clone().into());
                 Ok(Executed::Complete(tag))
             }
             Gave::Rows(rows, tag) => {
@@ -98,11 +102,8 @@ impl Session {
         }
     }
 
-    /// The plan, made again if the catalog changed since.
-    async fn current_plan(&mut self, planned: Arc<Planned>, portal: &mut Portal) -> Result<Arc<Planned>> {
-        if planned.catalog == self.catalog().version() {
-            return Ok(planned);
-        }
+    /// The plan, made again because the catalog changed since.
+    async fn plan_again(&mut self, portal: &mut Portal) -> Result<Arc<Planned>> {
         let parsed = portal.prepared.parsed.clone();
         let given: Vec<_> = portal.prepared.parameters.iter().map(|ty| Some(*ty)).collect();
         let (again, _) = self.prepare_parsed(parsed.clone(), &parsed.text, &given).await?;
@@ -130,7 +131,7 @@ impl Session {
         self.check_not_failed()?;
         self.authorize(&self.catalog(), &planned.access)?;
         if let Some(direct) = &planned.direct
-            && let Some(rows) = self.get_directly(direct, portal).await?
+            && let Some(rows) = Box::pin(self.get_directly(direct, portal)).await?
         {
             let tag = format!("SELECT {}", rows.len());
             portal.run = Run::Buffered(VecDeque::from([Page::Values(rows)]), tag);
@@ -146,12 +147,12 @@ impl Session {
             if let Some(update) = &planned.program
                 && self.transaction.is_none()
                 && !self.more_follows
-                && let Some(tag) = self.run_program(update, portal).await?
+                && let Some(tag) = Box::pin(self.run_program(update, portal)).await?
             {
-                portal.run = Run::Done(tag.clone());
+                portal.run = Run::Done(tag.clone().into());
                 return Ok(Executed::Complete(tag));
             }
-            return self.change_rows(planned, portal, cancel).await;
+            return Box::pin(self.change_rows(planned, portal, cancel)).await;
         }
         let statement = self.begin_statement();
         let runtime = self.runtime(&statement, portal.parameters.clone(), cancel.clone());
@@ -164,7 +165,7 @@ impl Session {
     fn check_writable(&self, planned: &Planned) -> Result<()> {
         let read_only = match &self.transaction {
             Some(transaction) => transaction.read_only,
-            None => self.settings.is_on("default_transaction_read_only"),
+            None => self.settings.limits().read_only,
         };
         if read_only {
             let what = match planned.command {
@@ -230,8 +231,7 @@ impl Session {
 
     /// A statement of the open transaction, or one that stands alone.
     pub(crate) fn begin_statement(&mut self) -> Arc<txn::Statement> {
-        let many = self.settings.get("keystead.multi_partition") == "each";
-        self.begin_statement_over(many)
+        self.begin_statement_over(self.settings.limits().many_partitions)
     }
 
     /// As [`Session::begin_statement`]; one that stands alone may change many partitions, one command each.
@@ -343,7 +343,7 @@ impl Session {
             };
             let Some(batch) = batch else {
                 let tag = format!("SELECT {}", running.rows);
-                portal.run = Run::Done(tag.clone());
+                portal.run = Run::Done(tag.clone().into());
                 return Ok(Executed::Complete(tag));
             };
             if batch.is_empty() {
@@ -375,7 +375,7 @@ impl Session {
         }
         let Some(page) = pages.pop_front() else {
             let tag = std::mem::take(tag);
-            portal.run = Run::Done(tag.clone());
+            portal.run = Run::Done(tag.clone().into());
             return Ok(Executed::Complete(tag));
         };
         if portal.left == Some(0) {

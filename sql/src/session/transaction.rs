@@ -93,7 +93,7 @@ impl Session {
             overlay: Arc::default(),
             block,
             failed: false,
-            read_only: self.settings.is_on("default_transaction_read_only"),
+            read_only: self.settings.limits().read_only,
             began: now(&self.engine),
             savepoints: Vec::new(),
             catalog: None,
@@ -312,7 +312,7 @@ impl Session {
 
     /// How long locks are waited for.
     pub(super) fn lock_wait(&self) -> Duration {
-        self.settings.duration("lock_timeout").unwrap_or(self.engine.options.lock_wait)
+        self.settings.limits().lock.unwrap_or(self.engine.options.lock_wait)
     }
 
     /// A rejection in words of the statement.
@@ -334,7 +334,7 @@ impl Session {
         if writes.is_empty() {
             return Ok(Committed::Done);
         }
-        let each = self.settings.get("keystead.multi_partition") == "each";
+        let each = self.settings.limits().many_partitions;
         let partitions = writes.partitions();
         if let [first, second, ..] = &partitions[..]
             && !each

@@ -347,10 +347,10 @@ impl Session {
         let rows = match name {
             Some("transaction_isolation") => vec![vec![self.shown_isolation().to_owned()]],
             Some("transaction_read_only") => {
-                let on = self.transaction.as_ref().map_or_else(
-                    || self.settings.is_on("default_transaction_read_only"),
-                    |transaction| transaction.read_only,
-                );
+                let on = self
+                    .transaction
+                    .as_ref()
+                    .map_or_else(|| self.settings.limits().read_only, |transaction| transaction.read_only);
                 vec![vec![if on { "on" } else { "off" }.to_owned()]]
             }
             Some(name) => vec![vec![self.settings.find(name).ok_or_else(|| unrecognized(name))?]],
@@ -369,7 +369,7 @@ impl Session {
     async fn command_status(&self, id: &str) -> Result<Option<&'static str>> {
         let id: model::id::CommandId = id.parse()?;
         let names = self.names(self.catalog());
-        for schema in &names.search_path {
+        for schema in &*names.search_path {
             let Some(schema) = names.catalog.find_schema(self.database, schema) else { continue };
             let partition = model::id::PartitionId::default_of(self.database, schema.id);
             let outcome = self.engine.dispatch.command_status(&partition, self.current_user, id).await?;
@@ -435,7 +435,7 @@ impl Session {
             return Err(Error::new(Code::SyntaxError, message).with_detail(detail));
         }
         let mut values = Vec::new();
-        for (argument, ty) in arguments.iter().zip(&prepared.parameters) {
+        for (argument, ty) in arguments.iter().zip(&*prepared.parameters) {
             values.push(self.evaluate_alone(&argument.to_string(), *ty)?);
         }
         let mut inner = Portal::new(prepared, values, portal.formats.clone());

@@ -29,7 +29,7 @@ use crate::{
 fn bound(memory: &Memory, text: &str) -> Bound {
     let catalog = memory.table_catalog();
     let mut context = context(Arc::clone(&catalog));
-    let names = Names { catalog, database: DATABASE, search_path: vec!["public".to_owned()] };
+    let names = Names { catalog, database: DATABASE, search_path: Arc::from(["public".to_owned()]) };
     let parsed = parse::parse_one(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
     let Statement::Sql(statement) = &parsed.statement else { panic!("no SQL: {text}") };
     bind::bind(text, statement, &names, &mut context, Parameters::new(&[]))

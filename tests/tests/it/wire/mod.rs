@@ -222,6 +222,115 @@ fn simple_queries_answer_as_postgresql_does() {
 }
 
 #[test]
+fn reads_by_keys_answer_as_postgresql_does() {
+    let both = Both::start();
+    let mut cases = Cases::new(&both);
+    let tables = [
+        "SET TimeZone TO 'Asia/Tokyo'",
+        "DROP TABLE IF EXISTS r",
+        "DROP TABLE IF EXISTS s",
+        "CREATE TABLE r (id int PRIMARY KEY, s int, t text)",
+        "CREATE TABLE s (id int PRIMARY KEY, u timestamptz, v bytea)",
+        "INSERT INTO r SELECT g, g / 10, 'row ' || g FROM generate_series(1, 700) g",
+        "INSERT INTO s SELECT g, '2024-02-29 12:00:00+00', '\\x0102' FROM generate_series(1, 20) g",
+        "INSERT INTO r VALUES (1000, NULL, NULL)",
+    ];
+    let mut bound: Vec<(&str, Vec<Vec<Option<&[u8]>>>)> = vec![
+        (
+            "SELECT t, id FROM r WHERE id = $1",
+            vec![vec![Some(b"5")], vec![Some(b"5000")], vec![None], vec![Some(b"x")]],
+        ),
+        (
+            "SELECT id + 1, upper(t) FROM r WHERE id = $1 AND s = $2",
+            vec![vec![Some(b"15"), Some(b"1")], vec![Some(b"15"), Some(b"2")], vec![Some(b"1000"), None]],
+        ),
+    ];
+    let ranges = [
+        "SELECT id, t FROM r WHERE id >= $1 AND id < $2 ORDER BY id",
+        "SELECT id FROM r WHERE id > $1 AND id <= $2 ORDER BY 1",
+        "SELECT id FROM r WHERE id BETWEEN $1 AND $2 ORDER BY id DESC",
+    ];
+    for range in ranges {
+        bound.push((
+            range,
+            vec![
+                vec![Some(b"10"), Some(b"13")],
+                vec![Some(b"13"), Some(b"10")],
+                vec![Some(b"1"), Some(b"690")],
+                vec![Some(b"10"), None],
+                vec![Some(b"-5"), Some(b"3")],
+                vec![Some(b"699"), Some(b"2147483647")],
+            ],
+        ));
+    }
+    for join in ["JOIN", "LEFT JOIN"] {
+        let text = format!("SELECT r.t, s.u, s.v, r.id * 2 FROM r {join} s ON s.id = r.s WHERE r.id = $1");
+        let values = ["25", "5", "650", "1000", "4000"];
+        bound.push((text.leak(), values.iter().map(|value| vec![Some(value.as_bytes())]).collect()));
+    }
+    for (sql, all_values) in &bound {
+        let mut rounds = Vec::new();
+        for values in all_values {
+            let run = |limit| {
+                all(&[
+                    wire::bind("", "p", &[], values, &[]),
+                    wire::describe(b'P', ""),
+                    wire::execute("", limit),
+                ])
+            };
+            rounds.push(all(&[run(0), wire::execute("", 0), wire::sync()]));
+            rounds.push(all(&[run(0), run(2), wire::sync()]));
+        }
+        let parse = all(&[wire::parse("p", sql, &[]), wire::describe(b'S', "p"), wire::sync()]);
+        rounds.insert(0, parse);
+        cases.equal(sql, &tables, &rounds);
+        // Inside a block that has written, and after it has failed.
+        let mut block = vec![rounds[0].clone(), wire::query("BEGIN")];
+        block.push(wire::query("UPDATE r SET t = 'new', s = 3 WHERE id = 12"));
+        block.push(wire::query("DELETE FROM r WHERE id = 11"));
+        block.push(wire::query("INSERT INTO r VALUES (-1, 1, 'first')"));
+        block.extend(rounds[1..].iter().step_by(2).cloned());
+        block.push(wire::query("SELECT 1 / 0"));
+        block.push(rounds[1].clone());
+        block.push(wire::query("ROLLBACK"));
+        block.push(rounds[1].clone());
+        cases.equal(&format!("in a block: {sql}"), &tables, &block);
+    }
+    for sql in [
+        "SELECT t, id FROM r WHERE id = 5",
+        "SELECT t, id FROM r WHERE id = 5000",
+        "SELECT t FROM r WHERE id = 5 AND s = 1",
+        "SELECT id, t FROM r WHERE id > 10 AND id <= 13",
+        "SELECT r.t, s.u FROM r JOIN s ON s.id = r.s WHERE r.id = 25",
+        "SELECT t FROM r WHERE id = 5; SELECT t FROM r WHERE id = 6",
+        "SELECT id, 1 / s FROM r WHERE id = 15",
+    ] {
+        // The second time its plan is known.
+        let three = [wire::query(sql), wire::query(sql), wire::query(sql)];
+        cases.equal(sql, &tables, &three);
+    }
+    cases.done(19);
+}
+
+#[test]
+fn many_reads_before_one_sync_are_answered_as_they_come() {
+    let subject = Subject::start();
+    let mut wire = subject.connect();
+    for sql in [
+        "CREATE TABLE many (id int PRIMARY KEY, t text)",
+        "INSERT INTO many SELECT g, repeat('x', 1000) FROM generate_series(1, 50) g",
+    ] {
+        assert_eq!(wire.query(sql).expect("it is answered").code(), "");
+    }
+    let read = all(&[wire::bind("", "p", &[], &[Some(b"0".as_slice())], &[]), wire::execute("", 0)]);
+    let mut frames = vec![wire::parse("p", "SELECT t FROM many WHERE id > $1 AND id < 100", &[])];
+    frames.extend(std::iter::repeat_n(read, 200));
+    frames.push(wire::sync());
+    let messages = exchange(&mut wire, &all(&frames)).expect("they are answered");
+    assert_eq!(messages.iter().filter(|message| message.tag == b'D').count(), 200 * 50);
+}
+
+#[test]
 fn the_extended_protocol_answers_as_postgresql_does() {
     let both = Both::start();
     let mut cases = Cases::new(&both);
