@@ -119,6 +119,9 @@ pub enum Error {
     /// The transaction's locks are gone.
     #[error("could not serialize access: the locks of the transaction ended with their owner")]
     LocksLost,
+    /// What a load has staged is gone. Nothing of it was done.
+    #[error("could not serialize access: the load ended with its owner")]
+    LoadLost,
     /// Too many of something are open at once.
     #[error("too many {what} at once: {max}")]
     TooMany {
@@ -182,7 +185,7 @@ impl Error {
             Self::Stopping => Code::AdminShutdown,
             Self::LockNotAvailable { .. } => Code::LockNotAvailable,
             Self::Deadlock => Code::DeadlockDetected,
-            Self::LocksLost => Code::SerializationFailure,
+            Self::LocksLost | Self::LoadLost => Code::SerializationFailure,
             Self::TooMany { .. } => Code::ConfigurationLimitExceeded,
             Self::ReadPointLost => Code::SnapshotTooOld,
             Self::CommandTooLarge { .. } => Code::ProgramLimitExceeded,

@@ -19,6 +19,7 @@ pub mod error;
 pub mod expr;
 pub mod id;
 pub mod key;
+pub mod load;
 pub mod port;
 pub mod read;
 pub mod request;

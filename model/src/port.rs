@@ -21,6 +21,7 @@ use crate::{
     command::{Command, LockSet, Outcome},
     error::{Error, Result},
     id::{Boot, CommandId, IndexId, NodeId, PartitionId, RoleId, SessionId, TableId},
+    load::{LoadId, Loaded},
     read::{At, Page, ReadPoint, Scan},
     request::{Request, Response},
 };
@@ -106,6 +107,33 @@ pub trait Dispatch: Send + Sync {
     /// is proposed only while that set lives, and the set is released when it was applied.
     fn execute(&self, command: Command, lock_wait: Duration) -> Reply<Outcome>;
 
+    /// Whether loads are taken here; else their rows are sent as writes of a command.
+    fn takes_loads(&self) -> bool {
+        false
+    }
+
+    /// Begins a load in a partition.
+    fn begin_load(&self, _partition: &PartitionId) -> Reply<LoadId> {
+        Reply::now(Err(no_loads()))
+    }
+
+    /// Brings rows of a load ([`crate::load::Rows`]); `sequence` counts from 0.
+    fn load(&self, _partition: &PartitionId, _load: LoadId, _sequence: u32, _rows: Bytes) -> Reply<()> {
+        Reply::now(Err(no_loads()))
+    }
+
+    /// As [`Dispatch::execute`]: the command adds the rows of a load after its own writes. It locks their table.
+    ///
+    /// A load is used once. If the owner changed since it was begun it is lost, and nothing was done (`40001`).
+    fn execute_load(&self, _command: Command, _loaded: Loaded, _lock_wait: Duration) -> Reply<Outcome> {
+        Reply::now(Err(no_loads()))
+    }
+
+    /// Gives a load up.
+    fn abort_load(&self, _partition: &PartitionId, _load: LoadId) -> Reply<()> {
+        Reply::now(Ok(()))
+    }
+
     /// Reads one row by key.
     fn get(&self, partition: &PartitionId, table: TableId, key: &[u8], at: &At) -> Reply<Option<Bytes>>;
 
@@ -149,6 +177,10 @@ pub trait Dispatch: Send + Sync {
     ) -> Reply<Option<Outcome>> {
         Reply::now(Err(Error::unsupported("command status is not kept here", "Connect to a server.")))
     }
+}
+
+fn no_loads() -> Error {
+    Error::unsupported("loads are not taken here", "Connect to a server.")
 }
 
 /// Locks to take.

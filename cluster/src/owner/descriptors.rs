@@ -10,6 +10,7 @@ use std::sync::Arc;
 use model::{
     command::{Command, Write},
     id::{IndexId, SequenceId, TableId},
+    load::Loaded,
     schema::Sequence,
 };
 use storage::{
@@ -25,7 +26,11 @@ use crate::{Result, catalog::Descriptors};
 
 impl Owner {
     /// Brings what a command needs; answers a table that is gone.
-    pub(super) async fn bring_for_command(&self, command: &Command) -> Result<Option<TableId>> {
+    pub(super) async fn bring_for_command(
+        &self,
+        command: &Command,
+        loaded: Option<&Loaded>,
+    ) -> Result<Option<TableId>> {
         let descriptors = self.board.newest();
         // Most commands need nothing: no list is made for what the shard holds already.
         let mut last = None;
@@ -36,10 +41,13 @@ impl Owner {
             }
         };
         let writes = command.writes.iter().all(|write| table_of(write).is_some_and(&mut held));
-        if writes && command.conditions.iter().all(|condition| held(table_of_condition(condition))) {
+        if loaded.is_none()
+            && writes
+            && command.conditions.iter().all(|condition| held(table_of_condition(condition))) {
             return Ok(None);
         }
-        let tables = tables_of(command);
+        let mut tables = tables_of(command);
+        tables.extend(loaded.map(|loaded| loaded.table));
         if let Some(gone) = tables.iter().find(|table| descriptors.catalog().table(**table).is_none()) {
             return Ok(Some(*gone));
         }

@@ -11,6 +11,7 @@
 
 mod clock;
 mod descriptors;
+mod load;
 mod lock;
 mod point;
 mod read;
@@ -74,6 +75,7 @@ pub(crate) struct Owner {
     bringing: tokio::sync::Mutex<()>,
     /// Held while a command that is larger than an entry is staged.
     staging: tokio::sync::Mutex<()>,
+    loads: load::Loads,
     /// Numbers large commands of this claim; a number is not used twice in this process.
     staged: AtomicU64,
     feed: FeedRetention,
@@ -125,6 +127,7 @@ impl Owner {
             control: parts.control,
             bringing: tokio::sync::Mutex::default(),
             staging: tokio::sync::Mutex::default(),
+            loads: load::Loads::default(),
             staged: AtomicU64::new(0),
             feed: parts.feed,
             floors: Default::default(),
@@ -184,6 +187,7 @@ impl Owner {
             Applied::Shard(_) | Applied::Control(_) | Applied::Nothing => return Err(Refused::NotLeader),
         }
         self.epoch.store(epoch.0, Ordering::Release);
+        self.loads.clear();
         self.locks.raise_epoch(epoch);
         self.points.clear();
         Ok(epoch)
@@ -259,6 +263,11 @@ impl Owner {
     /// Ends all lock sets of a session.
     pub(crate) fn end_session(&self, session: SessionId) {
         self.locks.end_session(session);
+    }
+
+    /// The number of a large command.
+    fn next_number(&self) -> u64 {
+        self.staged.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What an entry is stamped with when it is proposed now.

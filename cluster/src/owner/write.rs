@@ -7,16 +7,13 @@
 //!   nothing about that.
 //! - What is not proposed had no effect, and its error says so.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use model::{
     command::{Command, Condition, ENTRY_BYTES_MAX, ENTRY_WRITES_MAX, LockSet, Outcome, Rejection, Write},
     id::TableId,
+    load::{Loaded, PART_BYTES},
     port::{LockMode, Lockable},
 };
 use storage::{
@@ -37,10 +34,7 @@ use crate::{
 };
 
 /// The largest command, in bytes: what one transaction may write.
-const TRANSACTION_BYTES_MAX: usize = 256 << 20;
-
-/// How much of a large command one entry carries.
-const PART_BYTES: usize = 2 << 20;
+pub(super) const TRANSACTION_BYTES_MAX: usize = 256 << 20;
 
 /// What a command in flight holds until it is applied.
 struct InFlight {
@@ -73,14 +67,15 @@ impl Owner {
         self: &Arc<Self>,
         pass: Pass,
         command: &mut Command,
+        loaded: Option<&Loaded>,
         lock_wait: Duration,
     ) -> Result<Outcome> {
         let started = self.timer.now();
-        self.check_room(command)?;
-        if let Some(missing) = self.bring_for_command(command).await? {
+        self.check_room(command, loaded)?;
+        if let Some(missing) = self.bring_for_command(command, loaded).await? {
             return Ok(Outcome::Rejected(Rejection::TableMissing { table: missing }));
         }
-        let keep = self.take_locks(command, lock_wait).await?;
+        let keep = self.take_locks(command, loaded, lock_wait).await?;
         if let Some(time_left) = &mut command.time_left {
             let waited = u64::try_from((self.timer.now() - started).as_micros()).unwrap_or(u64::MAX);
             *time_left = time_left.saturating_sub(waited);
@@ -89,7 +84,9 @@ impl Owner {
             }
         }
         let in_flight: raft::InFlight = Box::new(InFlight { _locks: keep, _pass: pass });
-        let entry = if command.writes.len() > ENTRY_WRITES_MAX {
+        let entry = if let Some(loaded) = loaded {
+            self.end_load(command, loaded)?
+        } else if command.writes.len() > ENTRY_WRITES_MAX {
             self.stage(command).await?
         } else {
             let mut entry = Vec::with_capacity(256);
@@ -111,6 +108,9 @@ impl Owner {
     /// One at a time per shard, so that what is staged is bounded. A part that is not closed has no effect.
     async fn stage(self: &Arc<Self>, command: &Command) -> Result<Bytes> {
         let _turn = self.staging.lock().await;
+        if let Some(entry) = self.stage_inserts(command).await? {
+            return Ok(entry);
+        }
         let mut whole = Vec::new();
         encode_large(&mut whole, command);
         if whole.len() > TRANSACTION_BYTES_MAX {
@@ -121,31 +121,27 @@ impl Owner {
             });
         }
         let whole = Bytes::from(whole);
-        let number = self.staged.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number();
         let partition = &command.partition;
         let mut parts = 0;
         for from in (0..whole.len()).step_by(PART_BYTES) {
             let bytes = whole.slice(from..whole.len().min(from + PART_BYTES));
             let part = Part { partition: partition.clone(), number, sequence: parts, bytes };
-            let entry = Entry { stamp: self.stamp(), body: Body::Part(part) };
-            match self.consensus.propose(entry::to_bytes(&entry), None).await {
-                Ok(Applied::Shard(EntryOutcome::Done)) => {
-                    parts += 1;
-                    cut::point("large.staged");
-                }
-                // Another claim came in between: nothing was executed.
-                Ok(Applied::Shard(_) | Applied::Control(_) | Applied::Nothing) => {
-                    return Err(Error::NotServing { shard: self.shard });
-                }
-                Err(refused) => return Err(self.refused(refused)),
-            }
+            self.stage_part(part).await?;
+            parts += 1;
+            cut::point("large.staged");
         }
         let close = Close { partition: partition.clone(), number, parts };
         Ok(entry::to_bytes(&Entry { stamp: self.stamp(), body: Body::Close(close) }))
     }
 
-    async fn take_locks(self: &Arc<Self>, command: &Command, wait: Duration) -> Result<Keep> {
-        let wants = self.wants(command);
+    async fn take_locks(
+        self: &Arc<Self>,
+        command: &Command,
+        loaded: Option<&Loaded>,
+        wait: Duration,
+    ) -> Result<Keep> {
+        let wants = self.wants(command, loaded);
         let Some(set) = command.locks else {
             let held = match self.locks.try_hold(&wants) {
                 Some(held) => held,
@@ -161,7 +157,7 @@ impl Owner {
     }
 
     /// The locks a command needs, in the order in which all commands take them.
-    fn wants(&self, command: &Command) -> Vec<(Lockable, LockMode)> {
+    fn wants(&self, command: &Command, loaded: Option<&Loaded>) -> Vec<(Lockable, LockMode)> {
         let mut wants =
             Vec::with_capacity(2 * command.writes.len().min(ENTRY_WRITES_MAX) + command.conditions.len());
         if command.writes.len() > ENTRY_WRITES_MAX {
@@ -173,6 +169,7 @@ impl Owner {
                 self.want_for_write(&mut wants, write);
             }
         }
+        wants.extend(loaded.map(|loaded| (Lockable::Table(loaded.table), LockMode::Update)));
         for condition in &command.conditions {
             want_for_condition(&mut wants, condition);
         }
@@ -224,9 +221,9 @@ impl Owner {
     }
 
     /// While the disk is full, only what makes room is let through.
-    fn check_room(&self, command: &Command) -> Result<()> {
+    fn check_room(&self, command: &Command, loaded: Option<&Loaded>) -> Result<()> {
         let frees = |write: &Write| matches!(write, Write::Delete { .. } | Write::Truncate { .. });
-        if self.log.is_read_only() && !command.writes.iter().all(frees) {
+        if self.log.is_read_only() && (loaded.is_some() || !command.writes.iter().all(frees)) {
             return Err(Error::Log(storage::log::Error::StorageFull));
         }
         Ok(())

@@ -25,6 +25,7 @@ use model::{
     catalog::{Catalog, Change},
     command::{Command, Identity, LockSet, Outcome, Rejection},
     id::{Boot, CommandId, IndexId, NodeId, PartitionId, RoleId, SessionId, ShardId, TableId, ViewId},
+    load::{LoadId, Loaded},
     port::{BoxFuture, Dispatch, LockRequest, Locked, Reply},
     read::{At, Page, ReadPoint, Scan, Stored},
 };
@@ -148,7 +149,12 @@ impl Inner {
         self.owners.iter().map(|owner| Ok((owner, owner.admission().enter_shard(self.view)?))).collect()
     }
 
-    async fn execute(&self, mut command: Command, lock_wait: Duration) -> Result<Outcome> {
+    async fn execute(
+        &self,
+        mut command: Command,
+        loaded: Option<Loaded>,
+        lock_wait: Duration,
+    ) -> Result<Outcome> {
         check_spelling(&command.partition)?;
         let _slot = match &mut command.identity {
             Identity::Slot { node, boot, slot, number } if *number == 0 => {
@@ -163,12 +169,12 @@ impl Inner {
         let deadline = self.timer.now() + ROUTE_AGAIN;
         loop {
             let asked = match self.enter(&command.partition) {
-                Ok((owner, pass)) => owner.execute(pass, &mut command, lock_wait).await,
+                Ok((owner, pass)) => owner.execute(pass, &mut command, loaded.as_ref(), lock_wait).await,
                 Err(error) => Err(error),
             };
             let again = match &asked {
                 // Not executed, and not remembered: the same number may try again under the new claim.
-                Ok(Outcome::Rejected(Rejection::Fenced)) => command.locks.is_none(),
+                Ok(Outcome::Rejected(Rejection::Fenced)) => command.locks.is_none() && loaded.is_none(),
                 Ok(_) => false,
                 Err(error) => is_routed_again(error),
             };
@@ -232,7 +238,39 @@ impl Dispatch for Router {
     }
 
     fn execute(&self, command: Command, lock_wait: Duration) -> Reply<Outcome> {
-        self.later(move |inner| async move { inner.execute(command, lock_wait).await })
+        self.later(move |inner| async move { inner.execute(command, None, lock_wait).await })
+    }
+
+    fn takes_loads(&self) -> bool {
+        true
+    }
+
+    fn begin_load(&self, partition: &PartitionId) -> Reply<LoadId> {
+        self.now(|inner| {
+            check_spelling(partition)?;
+            let (owner, pass) = inner.enter(partition)?;
+            Ok(owner.begin_load(&pass))
+        })
+    }
+
+    fn load(&self, partition: &PartitionId, load: LoadId, sequence: u32, rows: Bytes) -> Reply<()> {
+        let partition = partition.clone();
+        self.later(move |inner| async move {
+            let (owner, pass) = inner.enter(&partition)?;
+            owner.clone().load(pass, partition.clone(), load, sequence, rows).await
+        })
+    }
+
+    fn execute_load(&self, command: Command, loaded: Loaded, lock_wait: Duration) -> Reply<Outcome> {
+        self.later(move |inner| async move { inner.execute(command, Some(loaded), lock_wait).await })
+    }
+
+    fn abort_load(&self, partition: &PartitionId, load: LoadId) -> Reply<()> {
+        let partition = partition.clone();
+        self.later(move |inner| async move {
+            let owner = inner.owner_of(&partition).clone();
+            owner.abort_load(partition, load).await
+        })
     }
 
     fn get(&self, partition: &PartitionId, table: TableId, key: &[u8], at: &At) -> Reply<Option<Bytes>> {

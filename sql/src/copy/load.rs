@@ -11,17 +11,19 @@ use std::sync::Arc;
 use model::{
     Code, Error, Result, Type,
     command::{ENTRY_BYTES_MAX, ENTRY_WRITES_MAX},
-    id::ColumnNumber,
+    id::{ColumnNumber, PartitionId},
+    load::{Loaded, PART_BYTES},
     schema::{ColumnDefault, Table},
     types::Typmod,
     value::{self, binary, text_io},
 };
 
-use super::{Fields, Format, Options, Splitter};
+use super::{Fields, Format, Options, Splitter, stage::Stage};
 use crate::{
     batch::{Batch, Column, Data},
     dml::Inserter,
     execute::{Expressions, Runtime},
+    txn,
 };
 
 /// Rows that are put in together.
@@ -46,6 +48,9 @@ pub struct CopyFrom {
     made: Vec<Column>,
     held: Held,
     rows: u64,
+    /// Whether rows may be staged at their owner before the command.
+    may_stage: bool,
+    stage: Option<Stage>,
 }
 
 /// A column that is read.
@@ -107,10 +112,27 @@ impl CopyFrom {
             targets,
             context,
             rows: 0,
+            may_stage: false,
+            stage: None,
             options: options.clone(),
             table: Arc::clone(table),
             runtime: runtime.clone(),
         })
+    }
+
+    /// Lets rows be staged at their owner before the command that adds them, once there are many: the caller then executes
+    /// that load. Only a COPY that stands alone and is one command can do so, and nothing but keys may have to be judged.
+    pub fn allow_staging(&mut self) {
+        self.may_stage = self.options.atomic
+            && !self.runtime.statement.locks_rows()
+            && self.runtime.statement.dispatch.takes_loads()
+            && self.table.partition_by.is_empty()
+            && self.table.foreign_keys.is_empty();
+    }
+
+    /// The load to be executed, if rows were staged.
+    pub fn take_loaded(&mut self) -> Option<(PartitionId, Loaded)> {
+        self.stage.take().map(Stage::into_loaded)
     }
 
     /// Takes in a chunk.
@@ -125,6 +147,9 @@ impl CopyFrom {
         self.take_rows().await?;
         self.put().await?;
         self.inserter.finish().await?;
+        if let Some(stage) = &mut self.stage {
+            stage.finish().await?;
+        }
         Ok(self.rows)
     }
 
@@ -203,11 +228,40 @@ impl CopyFrom {
         let made = std::mem::replace(&mut self.made, fresh);
         let held = std::mem::take(&mut self.held);
         let rows = self.whole_rows(made, count).await?;
-        if let Err(error) = self.inserter.insert(rows.clone()).await {
+        let put = match &mut self.stage {
+            Some(stage) => self.inserter.stage(rows.clone(), &mut stage.rows).await,
+            None => self.inserter.insert(rows.clone()).await.map(drop),
+        };
+        if let Err(error) = put {
             return Err(self.name_line(error, &rows, &held).await);
         }
         self.rows += count as u64;
+        if let Some(stage) = &mut self.stage {
+            txn::check_size(stage.bytes(), self.runtime.transaction_bytes_max)?;
+            return stage.send_full().await;
+        }
+        if self.may_stage && self.runtime.statement.with_writes(|writes| writes.bytes()) >= PART_BYTES {
+            return self.begin_staging().await;
+        }
         crate::dml::check_size(&self.runtime)
+    }
+
+    /// What is buffered goes to the owner, and what follows too.
+    async fn begin_staging(&mut self) -> Result<()> {
+        let (statement, table) = (&self.runtime.statement, self.table.id);
+        let partition = PartitionId::default_of(self.table.database, self.table.schema);
+        let mut stage = Stage::begin(&statement.dispatch, partition, table, &self.runtime.budget).await?;
+        let (_, rows) = statement.take_writes().into_parts();
+        for (_, key, entry) in rows {
+            let row = entry.row.ok_or_else(|| Error::internal("a COPY removed a row"))?;
+            stage.rows.push(&key, |out| {
+                out.extend_from_slice(&row);
+                Ok::<_, Error>(())
+            })?;
+        }
+        stage.send_full().await?;
+        self.stage = Some(stage);
+        Ok(())
     }
 
     async fn whole_rows(&mut self, made: Vec<Column>, count: usize) -> Result<Batch> {

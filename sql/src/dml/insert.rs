@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use model::{
     Result, Value,
+    load::Rows,
     port::{BoxFuture, LockMode},
     schema::Table,
 };
@@ -52,6 +53,13 @@ impl Inserter {
         Ok(rows)
     }
 
+    /// As [`Inserter::insert`], but whole rows go in their stored form into a buffer. Keys are not judged: whoever applies
+    /// the rows does.
+    pub async fn stage(&mut self, rows: Batch, into: &mut Rows) -> Result<()> {
+        let rows = self.writer.complete(rows).await?;
+        self.writer.encode_into(&rows, into)
+    }
+
     /// Whether whole rows would be refused, without putting them in.
     pub async fn judge(&mut self, rows: Batch) -> Result<()> {
         let rows = self.writer.complete(rows).await?;
@@ -64,6 +72,19 @@ impl Inserter {
     }
 
     async fn put(&mut self, rows: &Batch, made: &[NewRow]) -> Result<()> {
+        self.rows += made.len() as u64;
+        if self.table.key().is_none() && !self.unique.has_secondary() {
+            // Ids were made for them: nobody else has them, and the lock of one keeps the table.
+            if self.runtime.statement.locks_rows()
+                && let Some(first) = made.first()
+            {
+                self.unique.look_up(&self.unique.keys_of(first, &[])?, LockMode::Update).await?;
+            }
+            for new in made {
+                put_new(&self.runtime, &self.table, new)?;
+            }
+            return self.foreign.note_new(rows, made);
+        }
         let keys = claims(&self.unique, rows, made)?;
         if self.runtime.statement.locks_rows() {
             let all: Vec<UniqueKey> = keys.iter().flatten().cloned().collect();
@@ -74,7 +95,6 @@ impl Inserter {
             put_new(&self.runtime, &self.table, new)?;
             self.unique.note(keys, &new.key);
         }
-        self.rows += made.len() as u64;
         self.foreign.note_new(rows, made)
     }
 

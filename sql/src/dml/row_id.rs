@@ -3,8 +3,6 @@
 //! An id is 16 bytes: the gateway's clock in microseconds, a count, and a random number, all big-endian. So rows of one
 //! session lie in the order in which they came, and two gateways do not meet.
 
-use bytes::Bytes;
-
 use crate::context::Context;
 
 /// Makes row ids for one statement.
@@ -23,15 +21,15 @@ impl RowIds {
     }
 
     /// Makes the next id.
-    pub fn make(&mut self) -> Bytes {
-        let mut id = Vec::with_capacity(16);
-        id.extend_from_slice(&self.micros.to_be_bytes());
-        id.extend_from_slice(&self.count.to_be_bytes());
-        id.extend_from_slice(&self.salt.to_be_bytes());
+    pub fn make(&mut self) -> [u8; 16] {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.micros.to_be_bytes());
+        id[8..12].copy_from_slice(&self.count.to_be_bytes());
+        id[12..].copy_from_slice(&self.salt.to_be_bytes());
         match self.count.checked_add(1) {
             Some(next) => self.count = next,
             None => (self.count, self.micros) = (0, self.micros + 1),
         }
-        id.into()
+        id
     }
 }

@@ -7,7 +7,9 @@ use model::{
     Code, Error, Result, Value,
     command::ENTRY_BYTES_MAX,
     id::{ColumnNumber, PartitionId},
-    key, row,
+    key,
+    load::Rows,
+    row,
     schema::Table,
 };
 
@@ -126,9 +128,12 @@ impl RowWriter {
                 }
             };
             let key = match (table.key(), keys.and_then(|keys| keys.as_texts())) {
-                (Some(_), _) => self.key(|number| value(row, number), &mut bytes)?,
+                (Some(_), _) => {
+                    self.key(|number| value(row, number), &mut bytes)?;
+                    Bytes::copy_from_slice(&bytes)
+                }
                 (None, Some(keys)) => Bytes::copy_from_slice(keys.get(row)),
-                (None, None) => self.ids.make(),
+                (None, None) => Bytes::copy_from_slice(&self.ids.make()),
             };
             bytes.clear();
             row::encode_with(rows.width(), &mut bytes, |column, out| {
@@ -143,8 +148,34 @@ impl RowWriter {
         Ok(made)
     }
 
+    /// As [`RowWriter::encode`] of rows that are new and all in one partition, one after the other into a buffer.
+    pub fn encode_into(&mut self, rows: &Batch, into: &mut Rows) -> Result<()> {
+        let rows = rows.clone().compact();
+        let has_key = self.table.key().is_some();
+        let mut key = Vec::new();
+        for row in 0..rows.len() {
+            if has_key {
+                self.key(|number| rows.value(row, usize::from(number.0) - 1), &mut key)?;
+            } else {
+                key.clear();
+                key.extend_from_slice(&self.ids.make());
+            }
+            into.push(&key, |out| {
+                let start = out.len();
+                row::encode_with(rows.width(), out, |column, out| rows.column(column).write_stored(row, out))
+                    .map_err(|fault| row_refused(&fault))?;
+                let bytes = out.len() - start;
+                if bytes > ROW_BYTES_MAX {
+                    return Err(too_large("row is too big", bytes, ROW_BYTES_MAX));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
     /// The primary key of a row, as bytes.
-    fn key(&self, value: impl Fn(ColumnNumber) -> Value, bytes: &mut Vec<u8>) -> Result<Bytes> {
+    fn key(&self, value: impl Fn(ColumnNumber) -> Value, bytes: &mut Vec<u8>) -> Result<()> {
         bytes.clear();
         for part in self.table.key().map_or(&[][..], |index| &index.parts) {
             key::encode_part(bytes, &value(part.column), part.order)
@@ -158,7 +189,7 @@ impl RowWriter {
                 KEY_BYTES_MAX,
             ));
         }
-        Ok(Bytes::copy_from_slice(bytes))
+        Ok(())
     }
 }
 

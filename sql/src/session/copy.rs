@@ -8,7 +8,12 @@
 use std::{pin::pin, sync::Arc};
 
 use bytes::Bytes;
-use model::{Code, Error, Result, access::Privilege, id::ColumnNumber, schema::Table};
+use model::{
+    Code, Error, Result,
+    access::Privilege,
+    id::{CatalogVersion, ColumnNumber},
+    schema::Table,
+};
 use tokio::time::Instant;
 
 use super::{
@@ -34,6 +39,8 @@ const CHUNK_BYTES: usize = 64 * 1024;
 pub(super) struct CopyIn {
     from: CopyFrom,
     statement: Arc<txn::Statement>,
+    /// The catalog that its rows are made by.
+    catalog: CatalogVersion,
     cancel: Cancel,
     deadline: Option<Instant>,
 }
@@ -178,10 +185,15 @@ impl Session {
         }
         let statement = self.begin_statement_over(true);
         let runtime = self.runtime(&statement, Vec::new(), cancel.clone());
-        let from = CopyFrom::new(&table, &columns, &options, &runtime)?;
+        let mut from = CopyFrom::new(&table, &columns, &options, &runtime)?;
+        // What makes a body under a command's name the same is asked of its writes.
+        if self.settings.get("keystead.command_id").is_empty() {
+            from.allow_staging();
+        }
         let format = CopyFormat { format: wire_format(&options), columns: columns.len() };
-        self.copying =
-            Some(Box::new(CopyIn { from, statement, cancel: cancel.clone(), deadline: portal.deadline }));
+        let catalog = self.catalog().version();
+        let (cancel, deadline) = (cancel.clone(), portal.deadline);
+        self.copying = Some(Box::new(CopyIn { from, statement, catalog, cancel, deadline }));
         Ok(Executed::CopyIn(format))
     }
 
@@ -306,7 +318,10 @@ impl Session {
     }
 
     /// Sends what an autocommit COPY has put in so far.
-    async fn commit_copied(&mut self, copying: &CopyIn) -> Result<()> {
+    async fn commit_copied(&mut self, copying: &mut CopyIn) -> Result<()> {
+        if let Some((partition, loaded)) = copying.from.take_loaded() {
+            return self.commit_load(partition, loaded, copying.catalog).await;
+        }
         let writes = copying.statement.take_writes();
         match &mut self.transaction {
             Some(transaction) => {

@@ -12,7 +12,8 @@ use model::{
     Code, Error, Result,
     catalog::{Catalog, Change},
     command::{Command, Condition, Outcome, Receipt, Rejection},
-    id::PartitionId,
+    id::{CatalogVersion, PartitionId},
+    load::Loaded,
     port::Dispatch,
     time::Timestamp,
 };
@@ -295,19 +296,42 @@ impl Session {
         writes: Vec<model::command::Write>,
         locks: Option<model::command::LockSet>,
     ) -> Result<Outcome> {
-        let identity = self.identity();
-        let command = Command {
-            identity,
+        let command = Command { locks, conditions, ..self.command(partition, writes) };
+        let wait = self.lock_wait();
+        self.engine.dispatch.execute(command, wait).await
+    }
+
+    fn command(&mut self, partition: PartitionId, writes: Vec<model::command::Write>) -> Command {
+        Command {
+            identity: self.identity(),
             time_left: None,
             partition,
             principal: self.current_user,
             catalog: self.engine.dispatch.catalog().version(),
-            locks,
-            conditions,
+            locks: None,
+            conditions: Vec::new(),
             writes,
-        };
+        }
+    }
+
+    /// Executes the load of an autocommit COPY whose rows were made by a catalog; one that is not executed is given up.
+    pub(super) async fn commit_load(
+        &mut self,
+        partition: PartitionId,
+        loaded: Loaded,
+        catalog: CatalogVersion,
+    ) -> Result<()> {
+        let command = Command { catalog, ..self.command(partition.clone(), Vec::new()) };
         let wait = self.lock_wait();
-        self.engine.dispatch.execute(command, wait).await
+        match self.engine.dispatch.execute_load(command, loaded, wait).await {
+            Ok(Outcome::Applied(_)) => Ok(()),
+            Ok(Outcome::Rejected(rejection)) => Err(self.rejection_error(&rejection)),
+            Err(error) => {
+                // If that fails too, a sweep removes it.
+                let _ = self.engine.dispatch.abort_load(&partition, loaded.id).await;
+                Err(error)
+            }
+        }
     }
 
     /// How long locks are waited for.

@@ -18,12 +18,12 @@ type Parts = (Vec<Condition>, Vec<Write>);
 pub fn command_parts(mut overlay: Overlay) -> (Option<PartitionId>, Parts) {
     let mut conditions = overlay.take_required();
     let (truncated, rows) = overlay.into_parts();
-    let partition =
-        truncated.first().map(|(at, _)| at).or_else(|| rows.first().map(|((at, _), _, _)| at)).cloned();
+    let mut partition = truncated.first().map(|(at, _)| at.clone());
     let mut writes: Vec<_> = truncated.into_iter().map(|(_, table)| Write::Truncate { table }).collect();
     let mut changed = Vec::new();
     let mut new = Vec::new();
-    for ((_, table), key, entry) in rows {
+    for ((at, table), key, entry) in rows {
+        partition.get_or_insert(at);
         row_parts(table, key, entry, &mut conditions, &mut writes, &mut changed, &mut new);
     }
     writes.append(&mut changed);

@@ -13,4 +13,4 @@ mod statement;
 
 pub use commit::command_parts;
 pub use overlay::{Base, Entry, Mark, Overlay};
-pub use statement::{Isolation, State, Statement};
+pub use statement::{Isolation, State, Statement, check_size};

@@ -8,7 +8,10 @@
 //!
 //! Not here: locks and commands (`txn`).
 
-use std::{collections::BTreeMap, ops::Bound};
+use std::{
+    collections::{BTreeMap, btree_map},
+    ops::Bound,
+};
 
 use bytes::Bytes;
 use model::{
@@ -46,6 +49,8 @@ pub struct Overlay {
     tables: BTreeMap<Place, BTreeMap<Bytes, Entry>>,
     truncated: BTreeMap<Place, ()>,
     undo: Vec<Undo>,
+    /// Nothing of it is ever rolled back by itself.
+    without_undo: bool,
     bytes: usize,
     required: Vec<Condition>,
 }
@@ -61,6 +66,11 @@ enum Undo {
 pub struct Mark(usize);
 
 impl Overlay {
+    /// What one statement writes: it is taken as a whole, or dropped.
+    pub fn of_statement() -> Self {
+        Self { without_undo: true, ..Self::default() }
+    }
+
     /// Whether nothing was written.
     pub fn is_empty(&self) -> bool {
         self.tables.values().all(BTreeMap::is_empty) && self.truncated.is_empty()
@@ -130,10 +140,17 @@ impl Overlay {
         row: Option<Bytes>,
     ) {
         let place = (partition.clone(), table);
+        self.bytes += key.len() + row.as_ref().map_or(0, Bytes::len);
+        if self.without_undo {
+            match self.tables.entry(place).or_default().entry(key) {
+                btree_map::Entry::Vacant(vacant) => drop(vacant.insert(Entry { base, row })),
+                btree_map::Entry::Occupied(mut known) => known.get_mut().row = row,
+            }
+            return;
+        }
         let rows = self.tables.entry(place.clone()).or_default();
         let previous = rows.get(&key).cloned();
         let base = previous.as_ref().map_or(base, |entry| entry.base);
-        self.bytes += key.len() + row.as_ref().map_or(0, Bytes::len);
         rows.insert(key.clone(), Entry { base, row });
         self.undo.push(Undo::Entry(place, key, previous));
     }
@@ -154,6 +171,9 @@ impl Overlay {
         let place = (partition.clone(), table);
         let rows = self.tables.remove(&place).unwrap_or_default();
         let before = self.truncated.insert(place.clone(), ()).is_some();
+        if self.without_undo {
+            return;
+        }
         self.undo.push(Undo::Truncated(place, rows, before));
     }
 
@@ -197,13 +217,13 @@ impl Overlay {
     }
 
     /// Every written row and emptied table: truncations come first.
-    pub fn into_parts(self) -> (Vec<Place>, Vec<(Place, Bytes, Entry)>) {
+    pub fn into_parts(self) -> (Vec<Place>, impl Iterator<Item = (Place, Bytes, Entry)>) {
         let truncated = self.truncated.into_keys().collect();
         let rows = self
             .tables
             .into_iter()
             .flat_map(|(place, rows)| rows.into_iter().map(move |(key, entry)| (place.clone(), key, entry)));
-        (truncated, rows.collect())
+        (truncated, rows)
     }
 
     /// Merges one page of the primary key's order with what was written in that range. `from` and `to` are the page's own

@@ -166,7 +166,7 @@ impl Statement {
             overlay,
             lock_timeout,
             points: Mutex::default(),
-            writes: Mutex::default(),
+            writes: Mutex::new(Overlay::of_statement()),
         })
     }
 
@@ -310,7 +310,7 @@ impl Statement {
 
     /// What it wrote, when it has ended.
     pub fn take_writes(&self) -> Overlay {
-        std::mem::take(&mut self.writes.lock())
+        std::mem::replace(&mut self.writes.lock(), Overlay::of_statement())
     }
 
     /// Adds what must hold for the statement's writes besides the rows they were based on (a parent row exists, no child
@@ -323,14 +323,18 @@ impl Statement {
 
     /// Refuses to buffer more than a transaction may hold (`54000`).
     pub fn check_size(&self, bytes_max: usize) -> Result<()> {
-        let bytes = self.buffered_bytes();
-        if bytes <= bytes_max {
-            return Ok(());
-        }
-        Err(Error::new(
-            Code::ProgramLimitExceeded,
-            format!("transaction of {bytes} bytes exceeds {bytes_max} bytes"),
-        )
-        .with_hint("Commit in smaller pieces, load with COPY, or raise transaction.bytes_max."))
+        check_size(self.buffered_bytes(), bytes_max)
     }
+}
+
+/// Refuses that a transaction holds more than it may (`54000`).
+pub fn check_size(bytes: usize, bytes_max: usize) -> Result<()> {
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::ProgramLimitExceeded,
+        format!("transaction of {bytes} bytes exceeds {bytes_max} bytes"),
+    )
+    .with_hint("Commit in smaller pieces, load with COPY, or raise transaction.bytes_max."))
 }

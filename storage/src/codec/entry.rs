@@ -40,9 +40,9 @@ pub mod kind {
     pub const LOAD_BEGIN: u8 = 10;
     /// Reserved: rows of a bulk load.
     pub const LOAD_ROWS: u8 = 11;
-    /// Reserved: a bulk load becomes visible.
-    pub const LOAD_SWITCH: u8 = 12;
-    /// Reserved: a bulk load is given up.
+    /// The end of a load: a command that adds the rows in its parts.
+    pub const LOAD: u8 = 12;
+    /// A load is given up.
     pub const LOAD_ABORT: u8 = 13;
     /// Reserved: the shard becomes two.
     pub const SPLIT: u8 = 14;
@@ -111,6 +111,28 @@ pub enum Body {
     Part(Part),
     /// All parts of a command are staged: it is judged and executed as one.
     Close(Close),
+    /// All parts of a load are staged: its command is judged and executed, and adds the rows in them.
+    Load(Load),
+    /// Parts are not wanted any more.
+    LoadAbort {
+        /// Where.
+        partition: PartitionId,
+        /// Which of this claim's large commands.
+        number: u64,
+    },
+}
+
+/// The end of a load. Its parts carry rows ([`model::load::Rows`]).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Load {
+    /// Which of this claim's large commands.
+    pub number: u64,
+    /// How many pieces there are.
+    pub parts: u32,
+    /// Whose rows they carry.
+    pub table: TableId,
+    /// Where, and what else is done and must hold; the rows come after its own writes.
+    pub command: Command,
 }
 
 /// A piece of an encoded command.
@@ -251,6 +273,18 @@ pub fn encode(out: &mut Vec<u8>, entry: &Entry) {
             out.put_varint(close.number);
             out.put_varint(close.parts.into());
         }
+        Body::Load(load) => {
+            put_head(out, kind::LOAD, stamp);
+            out.put_varint(load.number);
+            out.put_varint(load.parts.into());
+            out.put_varint(load.table.0.into());
+            command::encode(out, &load.command);
+        }
+        Body::LoadAbort { partition, number } => {
+            put_head(out, kind::LOAD_ABORT, stamp);
+            out.put_blob(partition.as_bytes());
+            out.put_varint(*number);
+        }
     }
 }
 
@@ -321,6 +355,15 @@ pub fn decode(bytes: &Bytes) -> Result<Entry> {
             number: reader.varint()?,
             parts: reader.u32()?,
         }),
+        kind::LOAD => Body::Load(Load {
+            number: reader.varint()?,
+            parts: reader.u32()?,
+            table: TableId(reader.u32()?),
+            command: command::read(&mut reader)?,
+        }),
+        kind::LOAD_ABORT => {
+            Body::LoadAbort { partition: command::read_partition(&mut reader)?, number: reader.varint()? }
+        }
         other => return reader.unknown("a log entry's kind", other.into()),
     };
     reader.end()?;

@@ -219,19 +219,35 @@ pub(super) fn ingest(
     keyspace: &Keyspace,
     pairs: impl Iterator<Item = Result<(Bytes, Bytes)>>,
 ) -> Result<u64> {
+    let mut count = 0;
+    ingest_from(keyspace, |put| {
+        for pair in pairs {
+            let (key, value) = pair?;
+            put(&key, &value)?;
+            count += 1;
+        }
+        Ok(())
+    })?;
+    Ok(count)
+}
+
+pub(super) fn ingest_from(
+    keyspace: &Keyspace,
+    fill: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>,
+) -> Result<()> {
     let fail = |error| failure("ingest", Path::new(""), error);
     let mut ingestion = keyspace.start_ingestion().map_err(fail)?;
-    let mut last: Option<Bytes> = None;
-    let mut count = 0;
-    for pair in pairs {
-        let (key, value) = pair?;
-        super::check_ascending(last.as_deref(), &key)?;
-        ingestion.write(&*key, &*value).map_err(fail)?;
-        last = Some(key);
-        count += 1;
-    }
-    ingestion.finish().map_err(fail)?;
-    Ok(count)
+    let mut last: Vec<u8> = Vec::new();
+    let mut begun = false;
+    fill(&mut |key, value| {
+        super::check_ascending(begun.then_some(&last), key)?;
+        ingestion.write(key, value).map_err(fail)?;
+        begun = true;
+        last.clear();
+        last.extend_from_slice(key);
+        Ok(())
+    })?;
+    ingestion.finish().map_err(fail)
 }
 
 pub(super) fn read_failure(error: fjall::Error) -> Error {

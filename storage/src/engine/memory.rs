@@ -128,17 +128,35 @@ impl Memory {
         keyspace: &Keyspace,
         pairs: impl Iterator<Item = Result<(Bytes, Bytes)>>,
     ) -> Result<u64> {
+        let mut count = 0;
+        self.ingest_from(keyspace, |put| {
+            for pair in pairs {
+                let (key, value) = pair?;
+                put(&key, &value)?;
+                count += 1;
+            }
+            Ok(())
+        })?;
+        Ok(count)
+    }
+
+    pub(super) fn ingest_from(
+        &self,
+        keyspace: &Keyspace,
+        fill: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
+        let keyspace = super::Keyspace(KeyspaceOf::Memory(keyspace.clone()));
         let mut batch = Batch::new();
         let mut last: Option<Bytes> = None;
-        for pair in pairs {
-            let (key, value) = pair?;
-            super::check_ascending(last.as_deref(), &key)?;
-            batch.put(&super::Keyspace(KeyspaceOf::Memory(keyspace.clone())), key.clone(), value);
+        fill(&mut |key, value| {
+            super::check_ascending(last.as_deref(), key)?;
+            let key = Bytes::copy_from_slice(key);
+            batch.put(&keyspace, key.clone(), Bytes::copy_from_slice(value));
             last = Some(key);
-        }
-        let count = batch.len() as u64;
+            Ok(())
+        })?;
         self.commit(batch);
-        Ok(count)
+        Ok(())
     }
 
     pub(super) fn snapshot(memory: &Arc<Self>) -> Snapshot {

@@ -204,6 +204,23 @@ impl Engine {
         }
     }
 
+    /// As [`Engine::ingest`], of pairs that `fill` puts one after the other; and the keyspace may hold other keys already.
+    ///
+    /// What is put becomes visible when all of it is on disk, before anything that is committed later.
+    pub fn ingest_from(
+        &self,
+        keyspace: &Keyspace,
+        fill: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
+        match (&self.0, &keyspace.0) {
+            (Backend::Lsm(_), KeyspaceOf::Lsm(keyspace)) => lsm::ingest_from(keyspace, fill),
+            (Backend::Memory(memory), KeyspaceOf::Memory(keyspace)) => memory.ingest_from(keyspace, fill),
+            (Backend::Lsm(_), KeyspaceOf::Memory(_)) | (Backend::Memory(_), KeyspaceOf::Lsm(_)) => {
+                panic!("a keyspace is used with the engine it came from")
+            }
+        }
+    }
+
     /// Bytes on disk, journals counted; 0 in memory.
     pub fn disk_bytes(&self) -> Result<u64> {
         match &self.0 {

@@ -232,6 +232,19 @@ fn a_load_must_be_in_order_and_is_seen_by_new_snapshots_only() {
         assert_eq!(engine.ingest(&keyspace, pairs(&["a", "b", "c"])).expect("loaded"), 3);
         assert_eq!(all(&engine.snapshot(), &keyspace).len(), 3);
         assert_eq!(all(&before, &keyspace).len(), 0);
+        let between = engine.snapshot();
+        let more =
+            engine.ingest_from(&keyspace, |put| put(b"b1", b"value").and_then(|()| put(b"b2", b"value")));
+        more.expect("a keyspace with other keys takes a load too");
+        let mut batch = Batch::new();
+        batch.put(&keyspace, "b1", "later");
+        engine.commit(batch).expect("committed");
+        assert_eq!(all(&engine.snapshot(), &keyspace).len(), 5);
+        assert_eq!(
+            engine.snapshot().get(&keyspace, b"b1").expect("read").as_deref(),
+            Some(b"later".as_slice())
+        );
+        assert_eq!(all(&between, &keyspace).len(), 3);
     }
 }
 

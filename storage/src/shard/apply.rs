@@ -18,7 +18,7 @@ use model::{
 
 use super::{
     Backfilled, Compiled, Entry, EntryOutcome, Inner, Live, Payload, REMEMBERED_MAX, Remembered, Shard,
-    Tables, identity::Judged, overlay::Overlay,
+    Tables, identity::Judged, load::Staged, overlay::Overlay,
 };
 use crate::{
     codec::{
@@ -97,6 +97,7 @@ fn apply_group(
         remembered,
         counters: HashMap::new(),
         partitions: HashMap::new(),
+        switches: Vec::new(),
     };
     let mut outcomes = Vec::with_capacity(entries.len());
     for entry in entries {
@@ -116,6 +117,8 @@ pub(super) struct Group<'a> {
     pub(super) remembered: &'a mut Remembered,
     counters: HashMap<Bytes, Counters>,
     partitions: HashMap<Bytes, PartitionState>,
+    /// Generations that the batch makes those of their tables.
+    pub(super) switches: Vec<(TableId, PartitionId, Revision)>,
 }
 
 impl Group<'_> {
@@ -151,7 +154,7 @@ impl Group<'_> {
         }
         if stamp.epoch != self.live.head.claim.epoch {
             return Ok(match entry.body {
-                Body::Command(_) | Body::Close(_) => {
+                Body::Command(_) | Body::Close(_) | Body::Load(_) => {
                     EntryOutcome::Command(Outcome::Rejected(Rejection::Fenced))
                 }
                 Body::Descriptors(_)
@@ -160,7 +163,8 @@ impl Group<'_> {
                 | Body::Backfill(_)
                 | Body::Expire { .. }
                 | Body::RaiseSemantics(_)
-                | Body::Part(_) => EntryOutcome::Fenced,
+                | Body::Part(_)
+                | Body::LoadAbort { .. } => EntryOutcome::Fenced,
             });
         }
         self.advance(stamp.time);
@@ -176,6 +180,11 @@ impl Group<'_> {
                 EntryOutcome::Done
             }
             Body::Close(close) => EntryOutcome::Command(self.close(close, stamp)?),
+            Body::Load(load) => EntryOutcome::Command(self.load(load, stamp)?),
+            Body::LoadAbort { partition, number } => {
+                self.abort_load(partition, *number)?;
+                EntryOutcome::Done
+            }
             Body::Backfill(backfill) => EntryOutcome::Backfilled(self.backfill(backfill)?),
             Body::Expire { due, feed } => EntryOutcome::Expired(self.expire(due, *feed)?),
             Body::RaiseSemantics(version) => {
@@ -198,6 +207,16 @@ impl Group<'_> {
 
     /// At most once, in time, then judged and executed.
     pub(super) fn command(&mut self, command: &Command, stamp: &Stamp) -> Result<Outcome> {
+        self.command_with(command, None, stamp)
+    }
+
+    /// As [`Group::command`], with the rows of a load.
+    pub(super) fn command_with(
+        &mut self,
+        command: &Command,
+        staged: Option<&Staged>,
+        stamp: &Stamp,
+    ) -> Result<Outcome> {
         let ticket = match self.judge_identity(command)? {
             Judged::Answer(outcome) => return Ok(outcome),
             Judged::Execute(ticket) => ticket,
@@ -206,7 +225,7 @@ impl Group<'_> {
         let outcome = if deadline.is_some_and(|deadline| deadline < self.live.head.time.elapsed) {
             Outcome::Rejected(Rejection::DeadlinePassed)
         } else {
-            self.execute(command)?
+            self.execute(command, staged)?
         };
         self.remember(command, ticket, deadline, &outcome)?;
         Ok(outcome)
@@ -295,7 +314,7 @@ impl Group<'_> {
 
     /// The generation of a table's storage as the group sees it.
     pub(super) fn generation(&self, partition: &PartitionId, table: TableId) -> Result<Revision> {
-        if !self.shard.switched.read().contains(&table) {
+        if !self.shard.switched.contains(table) {
             return Ok(Revision(0));
         }
         match self.overlay.get(&keyspace::storage_key(partition, table))? {
@@ -410,7 +429,13 @@ impl Group<'_> {
         batch.put(keyspace, meta_key(meta::HEAD), self.live.head.to_bytes());
         batch.put(keyspace, meta_key(meta::APPLIED), self.live.applied.to_bytes());
         cut::point("apply.before");
-        self.shard.engine.commit(batch)?;
+        if self.switches.is_empty() {
+            self.shard.engine.commit(batch)?;
+        } else {
+            self.shard.switched.begin();
+            self.shard.engine.commit(batch)?;
+            self.shard.switched.settle(self.switches);
+        }
         cut::point("apply.committed");
         remember(&mut self.remembered.counters, self.counters);
         remember(&mut self.remembered.partitions, self.partitions);

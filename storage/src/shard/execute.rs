@@ -20,6 +20,7 @@ use model::{
 use super::{
     Compiled,
     apply::Group,
+    load::{Bulk, Staged},
     read::{index_value, revision_of, split_index_value},
     table::{IndexFault, IndexKey},
 };
@@ -41,7 +42,7 @@ pub(super) fn view(row: &[u8]) -> Result<RowView<'_>> {
 }
 
 /// Why a command ends early: the data says no, or the environment does.
-enum Stop {
+pub(super) enum Stop {
     No(Rejection),
     Fault(Error),
 }
@@ -58,7 +59,7 @@ impl From<Rejection> for Stop {
     }
 }
 
-type Step<T> = std::result::Result<T, Stop>;
+pub(super) type Step<T> = std::result::Result<T, Stop>;
 
 /// A table that a command reads or writes.
 struct Target {
@@ -98,7 +99,7 @@ struct Work<'g, 'a> {
 
 impl Group<'_> {
     /// Judges and executes a command.
-    pub(super) fn execute(&mut self, command: &Command) -> Result<Outcome> {
+    pub(super) fn execute(&mut self, command: &Command, staged: Option<&Staged>) -> Result<Outcome> {
         let revision = Revision(self.live.head.revision.0 + 1);
         let mut work = Work {
             group: self,
@@ -110,7 +111,7 @@ impl Group<'_> {
             places: HashMap::new(),
             sequences: Vec::new(),
         };
-        match work.run(command) {
+        match work.run(command, staged) {
             Ok(effects) => Ok(Outcome::Applied(Receipt { revision, effects })),
             Err(Stop::No(rejection)) => Ok(Outcome::Rejected(rejection)),
             Err(Stop::Fault(error)) => Err(error),
@@ -119,7 +120,7 @@ impl Group<'_> {
 }
 
 impl Work<'_, '_> {
-    fn run(&mut self, command: &Command) -> Step<Vec<Effect>> {
+    fn run(&mut self, command: &Command, staged: Option<&Staged>) -> Step<Vec<Effect>> {
         for condition in &command.conditions {
             self.judge(condition)?;
         }
@@ -128,9 +129,49 @@ impl Work<'_, '_> {
             let effect = self.write(write)?;
             effects.push(effect);
         }
+        let mut bulk = None;
+        if let Some(staged) = staged {
+            bulk = self.load(staged, &mut effects)?;
+        }
         self.judge_added()?;
-        self.publish()?;
+        self.publish(bulk)?;
         Ok(effects)
+    }
+
+    /// Adds the rows of a load. Those that go past the batch are only judged here, and answered.
+    fn load<'s>(&mut self, staged: &'s Staged, effects: &mut Vec<Effect>) -> Step<Option<Bulk<'s>>> {
+        let at = self.target(staged.table)?;
+        let target = &self.targets[at];
+        let empty = target.truncated || self.group.peek_counters(self.partition, target.id)?.rows == 0;
+        if empty && self.touched.is_empty() && staged.is_large() {
+            let bulk = Bulk::judge(staged, at, &target.compiled, self.partition, self.revision)?;
+            self.truncate(staged.table)?;
+            effects.push(Effect::Rows(bulk.rows));
+            return Ok(Some(bulk));
+        }
+        let mut rows = 0;
+        for row in staged.rows() {
+            let (part, key, row) = row?;
+            self.insert(staged.table, &part.slice_ref(key), row)?;
+            rows += 1;
+        }
+        effects.push(Effect::Rows(rows));
+        Ok(None)
+    }
+
+    fn insert(&mut self, table: TableId, key: &Bytes, row: &[u8]) -> Step<()> {
+        let at = self.touch(table, key)?;
+        let row = self.stamp(row)?;
+        let touched = &mut self.touched[at];
+        if touched.added_onto.is_some() {
+            return Err(taken(table, None, key));
+        }
+        if touched.after.is_some() {
+            touched.added_onto = Some(row);
+        } else {
+            touched.after = Some(row);
+        }
+        Ok(())
     }
 
     /// The place of a table among the command's, with its descriptor checked.
@@ -303,17 +344,7 @@ impl Work<'_, '_> {
     fn write(&mut self, write: &Write) -> Step<Effect> {
         match write {
             Write::Insert { table, key, row } => {
-                let at = self.touch(*table, key)?;
-                let row = self.stamp(row)?;
-                let touched = &mut self.touched[at];
-                if touched.added_onto.is_some() {
-                    return Err(taken(*table, None, key));
-                }
-                if touched.after.is_some() {
-                    touched.added_onto = Some(row);
-                } else {
-                    touched.after = Some(row);
-                }
+                self.insert(*table, key, row)?;
                 Ok(Effect::Rows(1))
             }
             Write::Put { table, key, row } => {
@@ -459,14 +490,23 @@ impl Work<'_, '_> {
     }
 
     /// Everything the command did goes into the group; unique keys are judged before the first of it.
-    fn publish(&mut self) -> Step<()> {
+    fn publish(&mut self, bulk: Option<Bulk<'_>>) -> Step<()> {
         for target in self.targets.iter_mut().filter(|target| target.truncated) {
             target.generation = self.revision;
             target.rows = keyspace::rows_prefix(self.partition, target.id, self.revision);
         }
         let indexed = self.index_changes()?;
+        if let Some(bulk) = &bulk {
+            let (shard, wall) = (self.group.shard, self.group.live.head.time.wall);
+            let prefix = &self.targets[bulk.target].rows;
+            bulk.write(&shard.engine, &shard.keyspace, prefix, self.revision, wall)?;
+        }
         self.group.live.head.revision = self.revision;
         self.publish_truncations()?;
+        if let Some(bulk) = &bulk {
+            let counters = self.group.counters(self.partition, self.targets[bulk.target].id)?;
+            (counters.rows, counters.bytes) = (bulk.rows, bulk.bytes);
+        }
         for change in indexed {
             match change.value {
                 Some(value) => self.group.overlay.put(change.key, value),
@@ -485,7 +525,8 @@ impl Work<'_, '_> {
             let (table, partition) = (target.id, self.partition);
             let old = self.group.generation(partition, table)?;
             // Before the batch is visible: a reader that sees it must look the generation up.
-            self.group.shard.switched.write().insert(table);
+            self.group.shard.switched.note(table);
+            self.group.switches.push((table, partition.clone(), self.revision));
             let key = keyspace::meta_number_key(meta::SWITCHED, table.0);
             self.group.overlay.put(Bytes::copy_from_slice(&key), Bytes::new());
             let generation = state::revision_to_bytes(self.revision);
@@ -572,10 +613,7 @@ impl Work<'_, '_> {
             for plan in target.compiled.indexes() {
                 let key_of = |value: &Option<Bytes>| -> Step<Option<IndexKey>> {
                     let Some(value) = value else { return Ok(None) };
-                    target.compiled.index_key(plan, &view(value)?, &row.key).map_err(|fault| match fault {
-                        IndexFault::Row(error) => failed(Code::DataCorrupted, &error.to_string()),
-                        IndexFault::Unordered(error) => failed(Code::UndefinedFunction, &error.to_string()),
-                    })
+                    target.compiled.index_key(plan, &view(value)?, &row.key).map_err(indexed)
                 };
                 let (before, after) = (key_of(&row.before)?, key_of(&row.after)?);
                 if before == after {
@@ -632,15 +670,23 @@ struct IndexChange {
     value: Option<Bytes>,
 }
 
-fn taken(table: TableId, index: Option<IndexId>, key: &[u8]) -> Stop {
+pub(super) fn taken(table: TableId, index: Option<IndexId>, key: &[u8]) -> Stop {
     Rejection::UniqueViolation { table, index, key: Bytes::copy_from_slice(key) }.into()
 }
 
-fn too_large(bytes: usize, bytes_max: usize) -> Stop {
+/// A row that has no place in an index.
+pub(super) fn indexed(fault: IndexFault) -> Stop {
+    match fault {
+        IndexFault::Row(error) => failed(Code::DataCorrupted, &error.to_string()),
+        IndexFault::Unordered(error) => failed(Code::UndefinedFunction, &error.to_string()),
+    }
+}
+
+pub(super) fn too_large(bytes: usize, bytes_max: usize) -> Stop {
     Rejection::TooLarge { bytes: bytes as u64, bytes_max: bytes_max as u64 }.into()
 }
 
-fn failed(code: Code, message: &str) -> Stop {
+pub(super) fn failed(code: Code, message: &str) -> Stop {
     Rejection::Program { code, message: message.to_owned() }.into()
 }
 

@@ -9,7 +9,8 @@
 //! - Rows are found by (partition, table, generation of the table's storage in that partition).
 //!
 //! Files: `apply` entries in order · `identity` what makes commands at most once · `execute` conditions and writes ·
-//! `table` descriptors made ready, index keys · `overlay` the open batch · `expire` receipts and feeds · `read` snapshots ·
+//! `table` descriptors made ready, index keys · `overlay` the open batch · `part` large
+//! commands · `load` many rows at once · `switched` generations in memory · `expire` receipts and feeds · `read` snapshots ·
 //! `image` a range to carry away · `check` hashes and the self check · `collect` rows nobody sees any more.
 //!
 //! Not here: Raft, locks, owners (`cluster`).
@@ -21,9 +22,11 @@ mod execute;
 mod expire;
 mod identity;
 mod image;
+mod load;
 mod overlay;
 mod part;
 mod read;
+mod switched;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -34,7 +37,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use model::id::{NodeId, PartitionId, Revision, SequenceId, ShardId, TableId};
 use model::schema::Sequence;
 use parking_lot::{Mutex, RwLock};
@@ -54,6 +57,7 @@ use crate::{
 pub use check::Report;
 pub use image::{Image, Install, Points};
 pub use read::{FeedPage, Snapshot};
+use switched::{Found, Switched};
 pub use table::Compiled;
 
 /// The layout of a shard's keyspace.
@@ -75,10 +79,9 @@ struct Inner {
     applied: AtomicU64,
     revision: AtomicU64,
     descriptors: RwLock<Arc<Tables>>,
-    /// Tables with a storage generation other than 0 somewhere. Grows before the batch that makes it true is visible.
-    switched: RwLock<HashSet<TableId>>,
     /// The revision that a snapshot saw last, and where that stood in the order of writes.
     seen: Mutex<Option<(u64, Revision)>>,
+    switched: Switched,
     quarantine: Mutex<Option<String>>,
 }
 
@@ -205,9 +208,9 @@ impl Shard {
             let (id, value) = pair?;
             tables.sequences.insert(SequenceId(id), Arc::new(state::decode_sequence(&value)?));
         }
-        let mut switched = HashSet::new();
+        let mut switched = Vec::new();
         for pair in numbered(meta::SWITCHED) {
-            switched.insert(TableId(pair?.0));
+            switched.push(TableId(pair?.0));
         }
         Ok(Self(Arc::new(Inner {
             engine: engine.clone(),
@@ -219,8 +222,8 @@ impl Shard {
             applying: Mutex::default(),
             live: RwLock::new(Live { applied, head, boots: Arc::new(boots) }),
             descriptors: RwLock::new(Arc::new(tables)),
-            switched: RwLock::new(switched),
             seen: Mutex::default(),
+            switched: Switched::new(switched),
             quarantine: Mutex::new(None),
         })))
     }
@@ -284,18 +287,24 @@ impl Shard {
 
     /// This moment of the state, to be read.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.clone(), self.0.engine.snapshot())
+        let settled = self.0.switched.settled();
+        Snapshot::new(self.clone(), self.0.engine.snapshot(), settled)
     }
 
     /// The same, for passes over many rows: it costs a little more to take and makes large pages cheap.
     pub fn snapshot_to_sweep(&self) -> Snapshot {
-        Snapshot::new(self.clone(), self.0.engine.snapshot_of(&self.0.keyspace))
+        let settled = self.0.switched.settled();
+        Snapshot::new(self.clone(), self.0.engine.snapshot_of(&self.0.keyspace), settled)
     }
 
     /// One row by key, at this moment.
     pub fn get(&self, partition: &PartitionId, table: TableId, key: &[u8]) -> Result<Option<Bytes>> {
+        let settled = self.0.switched.settled();
         let snapshot = self.0.engine.snapshot();
-        let generation = self.storage_generation(partition, table, &snapshot)?;
+        let generation = match self.0.switched.find(partition, table, settled) {
+            Found::Known(generation) => generation,
+            Found::Unknown => self.storage_generation(partition, table, &snapshot)?,
+        };
         snapshot.get(&self.0.keyspace, &keyspace::row_key(partition, table, generation, key))
     }
 
@@ -316,7 +325,7 @@ impl Shard {
         table: TableId,
         snapshot: &crate::engine::Snapshot,
     ) -> Result<Revision> {
-        if !self.0.switched.read().contains(&table) {
+        if !self.0.switched.contains(table) {
             return Ok(Revision(0));
         }
         match snapshot.get(&self.0.keyspace, &keyspace::storage_key(partition, table))? {

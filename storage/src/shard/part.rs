@@ -9,7 +9,10 @@
 //! Not here: the cutting into parts (`cluster::owner`).
 
 use bytes::{Bytes, BytesMut};
-use model::command::{Command, Outcome, Rejection};
+use model::{
+    command::{Command, Outcome, Rejection},
+    id::PartitionId,
+};
 
 use super::apply::Group;
 use crate::{
@@ -23,6 +26,9 @@ const KEPT_MICROS: u64 = 3_600 * 1_000_000;
 
 /// A large command has at most so many parts.
 const PARTS_MAX: usize = 4_096;
+
+/// Parts that are removed together.
+const PAGE: usize = 16;
 
 impl Group<'_> {
     /// Keeps a part until its command is closed.
@@ -49,14 +55,12 @@ impl Group<'_> {
 
     fn take_parts(&mut self, close: &Close) -> Result<Option<Command>> {
         let epoch = self.live.head.claim.epoch.0;
-        let prefix = keyspace::parts_prefix(&close.partition, epoch, close.number);
         let mut whole = BytesMut::new();
         for sequence in 0..close.parts {
-            let mut key = prefix.clone();
-            key.extend_from_slice(&sequence.to_be_bytes());
-            let Some(bytes) = self.overlay.get(&key)? else { return Ok(None) };
-            whole.extend_from_slice(&bytes);
-            self.overlay.delete(key);
+            match self.take_part(&close.partition, epoch, close.number, sequence)? {
+                Some(bytes) => whole.extend_from_slice(&bytes),
+                None => return Ok(None),
+            }
         }
         let command = entry::decode_large(&whole.freeze())?;
         if command.partition != close.partition {
@@ -65,13 +69,45 @@ impl Group<'_> {
         Ok(Some(command))
     }
 
+    /// A part, which is staged no longer.
+    pub(super) fn take_part(
+        &mut self,
+        partition: &PartitionId,
+        epoch: u64,
+        number: u64,
+        sequence: u32,
+    ) -> Result<Option<Bytes>> {
+        let mut key = keyspace::parts_prefix(partition, epoch, number);
+        key.extend_from_slice(&sequence.to_be_bytes());
+        let bytes = self.overlay.get(&key)?;
+        self.overlay.delete(key);
+        Ok(bytes)
+    }
+
+    /// Removes the parts of a load that was given up.
+    pub(super) fn abort_load(&mut self, partition: &PartitionId, number: u64) -> Result<()> {
+        let epoch = self.live.head.claim.epoch.0;
+        self.remove_parts(&keyspace::parts_prefix(partition, epoch, number))
+    }
+
     /// Removes the parts of a command that nobody closed.
     pub(super) fn forget_parts(&mut self, due: &Due) -> Result<()> {
         let mut prefix = keyspace::family_prefix(&due.partition, family::PART);
         prefix.extend_from_slice(&due.suffix);
-        let end = model::read::after_prefix(&prefix);
-        for (key, _) in self.overlay.range(&prefix, end.as_deref(), PARTS_MAX)? {
-            self.overlay.delete(key);
+        self.remove_parts(&prefix)
+    }
+
+    fn remove_parts(&mut self, prefix: &[u8]) -> Result<()> {
+        let end = model::read::after_prefix(prefix);
+        // A few at a time: a part may have megabytes.
+        for _ in 0..PARTS_MAX.div_ceil(PAGE) {
+            let page = self.overlay.range(prefix, end.as_deref(), PAGE)?;
+            if page.is_empty() {
+                break;
+            }
+            for (key, _) in page {
+                self.overlay.delete(key);
+            }
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use model::{
     read::{Page, RowsBuilder, Scan, Stored, after_prefix},
 };
 
-use super::Shard;
+use super::{Shard, switched::Found};
 use crate::{
     codec::state::{Counters, FeedRecord, Head, Named, PartitionState, SequenceState, Slot},
     engine,
@@ -31,6 +31,8 @@ const ROW_BYTES_AT_FIRST: usize = 160;
 pub struct Snapshot {
     shard: Shard,
     engine: engine::Snapshot,
+    /// Switches of storage up to this number are seen.
+    settled: u64,
 }
 
 /// A page of a partition's feed.
@@ -45,8 +47,8 @@ pub struct FeedPage {
 }
 
 impl Snapshot {
-    pub(super) fn new(shard: Shard, engine: engine::Snapshot) -> Self {
-        Self { shard, engine }
+    pub(super) fn new(shard: Shard, engine: engine::Snapshot, settled: u64) -> Self {
+        Self { shard, engine, settled }
     }
 
     /// The shard it is of.
@@ -85,7 +87,15 @@ impl Snapshot {
 
     /// The generation of a table's storage in a partition.
     pub fn storage_generation(&self, partition: &PartitionId, table: TableId) -> Result<Revision> {
-        self.shard.storage_generation(partition, table, &self.engine)
+        let switched = &self.shard.0.switched;
+        match switched.find(partition, table, self.settled) {
+            Found::Known(generation) => Ok(generation),
+            Found::Unknown => {
+                let generation = self.shard.storage_generation(partition, table, &self.engine)?;
+                switched.learn(partition, table, generation, self.settled);
+                Ok(generation)
+            }
+        }
     }
 
     /// One row by key.

@@ -9,6 +9,7 @@ mod guarantees;
 mod io;
 mod life;
 mod limits;
+mod loads;
 mod power;
 mod subject;
 mod tidy;

@@ -22,7 +22,7 @@ use model::{
 
 use crate::codec::{
     control::{Answer, Body as ControlBody, Request},
-    entry::{Backfill, Body, Close, Descriptors, Entry, FeedRetention, Held, Part, Stamp},
+    entry::{Backfill, Body, Close, Descriptors, Entry, FeedRetention, Held, Load, Part, Stamp},
 };
 
 const T: TableId = TableId(300);
@@ -215,6 +215,8 @@ pub(super) fn entries() -> Vec<(&'static str, Entry)> {
         ("raise", Body::RaiseSemantics(1)),
         ("part", Body::Part(Part { partition: partition(), number: 3, sequence: 1, bytes: bytes("piece") })),
         ("close", Body::Close(Close { partition: partition(), number: 3, parts: 2 })),
+        ("load", Body::Load(Load { number: 3, parts: 2, table: T, command: named() })),
+        ("load abort", Body::LoadAbort { partition: partition(), number: 3 }),
     ];
     bodies.into_iter().map(|(name, body)| (name, Entry { stamp, body })).collect()
 }

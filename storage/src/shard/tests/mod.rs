@@ -5,6 +5,7 @@ mod fixture;
 mod identity;
 mod image;
 mod indexes;
+mod loads;
 mod parts;
 mod random;
 mod reads;

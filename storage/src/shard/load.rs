@@ -1,0 +1,200 @@
+//! Loads: rows that were staged part by part, and become visible with one command.
+//!
+//! Rows of a table that is empty go past the journal and the memtables, in the order of their keys, under a new generation
+//! of the table's storage: the command's own revision. They are on disk before the batch that makes the generation the
+//! table's, so a crash in between leaves keys that nobody sees, and applying the entry again writes the same ones.
+//! Rows of other tables are inserted one by one.
+//!
+//! Invariants:
+//! - Everything is judged before the first row is written: a revision that a rejected command did not use up will be
+//!   another command's.
+//! - A load is one table's, and the generation is a matter of the entry alone: all replicas make the same.
+//!
+//! Not here: where the parts come from (`cluster::owner`), how they are staged (`part`).
+
+use bytes::Bytes;
+use model::{
+    Code,
+    command::{Outcome, Rejection},
+    id::{PartitionId, Revision, TableId},
+    load::RowsIter,
+    row::{self, RowView},
+    time::Timestamp,
+};
+
+use super::{
+    Compiled,
+    apply::Group,
+    execute::{Step, failed, indexed, taken, too_large},
+    read::index_value,
+};
+use crate::{
+    codec::entry::{Load, Stamp},
+    engine::{Engine, Keyspace},
+    error::{Error, Result},
+    keyspace::{self, INDEX_KEY_BYTES_MAX, ROW_KEY_BYTES_MAX},
+};
+
+/// Fewer bytes than this are not worth files of their own.
+const BULK_BYTES_MIN: usize = 1 << 20;
+
+/// The parts of a load.
+pub(super) struct Staged {
+    pub(super) table: TableId,
+    parts: Vec<Bytes>,
+}
+
+impl Staged {
+    /// Whether there is enough to go past the journal.
+    pub(super) fn is_large(&self) -> bool {
+        self.parts.iter().map(Bytes::len).sum::<usize>() >= BULK_BYTES_MIN
+    }
+
+    /// The rows as they came, each with the part that it lies in.
+    pub(super) fn rows(&self) -> impl Iterator<Item = Result<(&Bytes, &[u8], &[u8])>> {
+        self.parts.iter().flat_map(|part| {
+            RowsIter::new(part).map(move |row| {
+                let (key, row) = row.map_err(|_| Error::damaged("a part of a load"))?;
+                Ok((part, key, row))
+            })
+        })
+    }
+}
+
+impl Group<'_> {
+    /// Judges and executes the command of a load.
+    pub(super) fn load(&mut self, load: &Load, stamp: &Stamp) -> Result<Outcome> {
+        let epoch = self.live.head.claim.epoch.0;
+        let mut parts = Vec::new();
+        for sequence in 0..load.parts {
+            match self.take_part(&load.command.partition, epoch, load.number, sequence)? {
+                Some(part) => parts.push(part),
+                // Removed because it took too long: nothing of it was executed.
+                None => return Ok(Outcome::Rejected(Rejection::Fenced)),
+            }
+        }
+        self.command_with(&load.command, Some(&Staged { table: load.table, parts }), stamp)
+    }
+}
+
+/// Rows that were judged and only have to be written.
+pub(super) struct Bulk<'a> {
+    /// The table's place among the command's.
+    pub(super) target: usize,
+    /// How many there are.
+    pub(super) rows: u64,
+    /// Bytes of their keys and of themselves.
+    pub(super) bytes: u64,
+    order: Order<'a>,
+    /// Entries of indexes, full keys in order.
+    entries: Vec<(Vec<u8>, Bytes)>,
+}
+
+/// The rows in the order of their keys.
+enum Order<'a> {
+    AsTheyCame(&'a Staged),
+    Sorted(Vec<(&'a [u8], &'a [u8])>),
+}
+
+impl<'a> Bulk<'a> {
+    /// Judges rows for a table that has none.
+    pub(super) fn judge(
+        staged: &'a Staged,
+        target: usize,
+        compiled: &Compiled,
+        partition: &PartitionId,
+        generation: Revision,
+    ) -> Step<Self> {
+        let (mut rows, mut bytes) = (0, 0);
+        let mut ascending = true;
+        let mut entries = Vec::new();
+        let mut last: Option<&[u8]> = None;
+        let prefixes: Vec<Vec<u8>> = compiled
+            .indexes()
+            .iter()
+            .map(|plan| keyspace::index_prefix(partition, staged.table, generation, plan.id, plan.unique))
+            .collect();
+        for row in staged.rows() {
+            let (_, key, row) = row?;
+            if key.len() > ROW_KEY_BYTES_MAX {
+                return Err(too_large(key.len(), ROW_KEY_BYTES_MAX));
+            }
+            let view = RowView::new(row).map_err(|error| failed(Code::DataCorrupted, &error.to_string()))?;
+            rows += 1;
+            bytes += (key.len() + row.len()) as u64;
+            ascending &= last.is_none_or(|last| last < key);
+            last = Some(key);
+            for (plan, prefix) in compiled.indexes().iter().zip(&prefixes) {
+                let Some(entry) = compiled.index_key(plan, &view, key).map_err(indexed)? else { continue };
+                if entry.columns_bytes > INDEX_KEY_BYTES_MAX {
+                    return Err(too_large(entry.columns_bytes, INDEX_KEY_BYTES_MAX));
+                }
+                let value = index_value(&entry, key);
+                entries.push(([prefix, entry.entry.as_slice()].concat(), value));
+            }
+        }
+        let order = if ascending {
+            Order::AsTheyCame(staged)
+        } else {
+            let mut sorted = Vec::with_capacity(rows as usize);
+            for row in staged.rows() {
+                let (_, key, row) = row?;
+                sorted.push((key, row));
+            }
+            sorted.sort_unstable_by_key(|(key, _)| *key);
+            if let Some(pair) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+                return Err(taken(staged.table, None, pair[0].0));
+            }
+            Order::Sorted(sorted)
+        };
+        entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        // Entries of rows that may share a key end with the row's own, so equal ones are of an index that is unique.
+        if let Some(pair) = entries.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let of =
+                compiled.indexes().iter().zip(&prefixes).find(|(_, prefix)| pair[0].0.starts_with(prefix));
+            let (plan, prefix) = of.ok_or_else(|| Error::damaged("an entry of no index"))?;
+            return Err(taken(staged.table, Some(plan.id), &pair[0].0[prefix.len()..]));
+        }
+        Ok(Self { target, rows, bytes, order, entries })
+    }
+
+    /// Writes the rows with their revision and time, and the entries of indexes.
+    pub(super) fn write(
+        &self,
+        engine: &Engine,
+        keyspace: &Keyspace,
+        prefix: &[u8],
+        revision: Revision,
+        wall: Timestamp,
+    ) -> Result<()> {
+        engine.ingest_from(keyspace, |put| {
+            let (mut full, mut stamped) = (prefix.to_vec(), Vec::new());
+            let mut put_row = |key: &[u8], row: &[u8]| {
+                full.truncate(prefix.len());
+                full.extend_from_slice(key);
+                stamped.clear();
+                stamped.extend_from_slice(row);
+                row::set_revision(&mut stamped, revision.0);
+                row::set_updated_at(&mut stamped, wall.micros());
+                put(&full, &stamped)
+            };
+            match &self.order {
+                Order::AsTheyCame(staged) => {
+                    for row in staged.rows() {
+                        let (_, key, row) = row?;
+                        put_row(key, row)?;
+                    }
+                }
+                Order::Sorted(sorted) => {
+                    for (key, row) in sorted {
+                        put_row(key, row)?;
+                    }
+                }
+            }
+            for (key, value) in &self.entries {
+                put(key, value)?;
+            }
+            Ok(())
+        })
+    }
+}
