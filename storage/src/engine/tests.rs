@@ -428,7 +428,7 @@ fn a_sweep_over_many_blocks_gives_what_a_range_gives() {
                 0 => vec![round as u8; 5_000],
                 length => vec![length as u8; length as usize],
             };
-            if round > 0 && number % 5 == 0 {
+            if round > 0 && number.is_multiple_of(5) {
                 batch.delete(&keyspace, key(number >> 8));
             } else {
                 batch.put(&keyspace, key(number >> 8), value);
