@@ -24,7 +24,7 @@ use model::{
     port::Dispatch,
     read::At,
     row,
-    schema::{Column, Index, IndexPart, IndexState, Kind, Table},
+    schema::{Column, Index, IndexPart, IndexState, KeyConstraint, Kind, Table},
     time::Clock,
     types::Typmod,
 };
@@ -245,7 +245,7 @@ async fn prepare(router: &Arc<Router>, partitions: usize) -> Result<(TableId, Ve
 /// A table `(id int8 primary key, n int8, name text)` in the first schema there is.
 pub(crate) fn table(catalog: &Catalog, id: TableId, key: IndexId, name: &str) -> model::Result<Table> {
     let missing = || model::Error::internal("a new cluster has a database and a schema");
-    let database = catalog.databases().next().ok_or_else(missing)?;
+    let database = catalog.first_database().ok_or_else(missing)?;
     let schema = catalog.schemas(database.id).next().ok_or_else(missing)?;
     let column = |number: u16, name: &str, data_type, not_null| Column {
         number: ColumnNumber(number),
@@ -257,6 +257,7 @@ pub(crate) fn table(catalog: &Catalog, id: TableId, key: IndexId, name: &str) ->
         missing: None,
         hidden: false,
         dropped: false,
+        moved: None,
         comment: None,
     };
     Ok(Table {
@@ -279,7 +280,7 @@ pub(crate) fn table(catalog: &Catalog, id: TableId, key: IndexId, name: &str) ->
             parts: vec![IndexPart { column: ColumnNumber(1), order: KeyPart::default() }],
             unique: true,
             nulls_not_distinct: false,
-            constraint: true,
+            constraint: Some(KeyConstraint::Primary),
             predicate: None,
             predicate_text: None,
             state: IndexState::Ready,
@@ -289,6 +290,7 @@ pub(crate) fn table(catalog: &Catalog, id: TableId, key: IndexId, name: &str) ->
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         feed: true,
+        temporary: None,
         comment: None,
     })
 }

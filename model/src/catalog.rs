@@ -17,7 +17,7 @@ use std::{
 use crate::{
     access::{Grant, Role},
     error::{Code, Error, Result},
-    id::{CatalogVersion, DatabaseId, IndexId, RoleId, SchemaId, SequenceId, TableId},
+    id::{CatalogVersion, DatabaseId, IndexId, RoleId, SchemaId, SequenceId, SessionId, TableId},
     schema::{Database, Schema, Sequence, Table, View},
 };
 
@@ -26,6 +26,9 @@ pub const OBJECT_ID_MIN: u32 = 16_384;
 
 /// The superuser that exists from the first start.
 pub const ADMIN: RoleId = RoleId(10);
+
+/// The database that tools of PostgreSQL connect to when they are given none, with PostgreSQL's OIDs for it and its schema.
+const MAINTENANCE: (&str, DatabaseId, SchemaId) = ("postgres", DatabaseId(5), SchemaId(2200));
 
 /// One state of all descriptors.
 #[derive(Clone, Debug, Default)]
@@ -114,7 +117,8 @@ pub enum Expected {
 }
 
 impl Catalog {
-    /// What a new cluster starts with: the superuser `admin`, the database `keystead` and its schema `public`.
+    /// What a new cluster starts with: the superuser, the first database, the database `postgres` that tools expect, and in
+    /// each its schema `public`.
     pub fn bootstrap(admin: &str, password: Option<String>, database: &str) -> Self {
         let mut catalog = Self { next_id: OBJECT_ID_MIN, ..Self::default() };
         let role = Role {
@@ -131,26 +135,14 @@ impl Catalog {
         };
         let first = DatabaseId(catalog.allocate(1));
         let public = SchemaId(catalog.allocate(1));
-        let change = Change {
-            put: vec![
-                Object::Role(role),
-                Object::Database(Database {
-                    id: first,
-                    name: database.to_owned(),
-                    owner: ADMIN,
-                    comment: None,
-                }),
-                Object::Schema(Schema {
-                    id: public,
-                    database: first,
-                    name: "public".to_owned(),
-                    owner: ADMIN,
-                    comment: Some("standard public schema".to_owned()),
-                }),
-            ],
-            ..Change::default()
-        };
-        catalog.apply(&change).expect("the first change meets an empty catalog")
+        let mut put = vec![Object::Role(role)];
+        put.extend(new_database(first, public, database, None));
+        let (name, id, schema) = MAINTENANCE;
+        if database != name {
+            let about = Some("default administrative connection database".to_owned());
+            put.extend(new_database(id, schema, name, about));
+        }
+        catalog.apply(&Change { put, ..Change::default() }).expect("the first change meets an empty catalog")
     }
 
     /// The version; grows with each change.
@@ -251,9 +243,10 @@ impl Catalog {
             }
             Object::Table(table) => {
                 self.forget_names_of_table(table.id);
-                self.claim_name(table.schema, &table.name, Relation::Table(table.id))?;
+                let known = |name: &str| known_as(table, name);
+                self.claim_name(table.schema, &known(&table.name), Relation::Table(table.id))?;
                 for index in &table.indexes {
-                    self.claim_name(table.schema, &index.name, Relation::Index(table.id, index.id))?;
+                    self.claim_name(table.schema, &known(&index.name), Relation::Index(table.id, index.id))?;
                 }
                 self.tables.insert(table.id, Arc::new(table.clone()));
             }
@@ -273,16 +266,16 @@ impl Catalog {
 
     fn claim_name(&mut self, schema: SchemaId, name: &str, relation: Relation) -> Result<()> {
         let taken = self.relation_names.contains_key(&(schema, name.to_owned()));
-        refuse_if(taken, Code::DuplicateTable, "relation", name)?;
+        refuse_if(taken, Code::DuplicateTable, "relation", name.rsplit('\u{1}').next().unwrap_or(name))?;
         self.relation_names.insert((schema, name.to_owned()), relation);
         Ok(())
     }
 
     fn forget_names_of_table(&mut self, id: TableId) {
         let Some(table) = self.tables.get(&id) else { return };
-        self.relation_names.remove(&(table.schema, table.name.clone()));
+        self.relation_names.remove(&(table.schema, known_as(table, &table.name)));
         for index in &table.indexes {
-            self.relation_names.remove(&(table.schema, index.name.clone()));
+            self.relation_names.remove(&(table.schema, known_as(table, &index.name)));
         }
     }
 
@@ -356,6 +349,12 @@ impl Catalog {
         self.databases.values().find(|database| database.name == name)
     }
 
+    /// The database that was made first and is not the one that only tools expect, unless there is no other.
+    pub fn first_database(&self) -> Option<&Arc<Database>> {
+        let made = self.databases.values().find(|database| database.id.0 >= OBJECT_ID_MIN);
+        made.or_else(|| self.databases.values().next())
+    }
+
     /// The database with this id.
     pub fn database(&self, id: DatabaseId) -> Option<&Arc<Database>> {
         self.databases.get(&id)
@@ -384,6 +383,12 @@ impl Catalog {
     /// What a name in a schema stands for.
     pub fn find_relation(&self, schema: SchemaId, name: &str) -> Option<Relation> {
         self.relation_names.get(&(schema, name.to_owned())).copied()
+    }
+
+    /// What a name stands for among the temporary tables of a session.
+    pub fn find_temporary(&self, session: SessionId, name: &str) -> Option<Relation> {
+        let known = temporary_name(session, name);
+        self.relation_names.iter().find(|((_, at), _)| *at == known).map(|(_, relation)| *relation)
     }
 
     /// The table with this id.
@@ -437,6 +442,30 @@ impl Catalog {
     }
 }
 
+/// The name by which a table or one of its indexes is found: that of a temporary one is no other session's.
+fn known_as(table: &Table, name: &str) -> String {
+    table.temporary.map_or_else(|| name.to_owned(), |session| temporary_name(session, name))
+}
+
+/// No client can write such a name.
+fn temporary_name(session: SessionId, name: &str) -> String {
+    format!("{}\u{1}{name}", session.0)
+}
+
+/// A database of the superuser's with its schema `public`.
+fn new_database(id: DatabaseId, public: SchemaId, name: &str, comment: Option<String>) -> [Object; 2] {
+    [
+        Object::Database(Database { id, name: name.to_owned(), owner: ADMIN, comment }),
+        Object::Schema(Schema {
+            id: public,
+            database: id,
+            name: "public".to_owned(),
+            owner: ADMIN,
+            comment: Some("standard public schema".to_owned()),
+        }),
+    ]
+}
+
 fn refuse_if(taken: bool, code: Code, kind: &str, name: &str) -> Result<()> {
     if taken {
         return Err(Error::new(code, format!("{kind} \"{name}\" already exists")));
@@ -454,6 +483,11 @@ mod tests {
         let database = catalog.find_database("keystead").expect("made by bootstrap");
         assert!(catalog.find_schema(database.id, "public").is_some());
         assert!(catalog.find_role("admin").is_some_and(|role| role.superuser));
+        let tools = catalog.find_database("postgres").expect("made by bootstrap");
+        assert!(catalog.find_schema(tools.id, "public").is_some());
+        assert_eq!(catalog.first_database().map(|first| first.id), Some(database.id));
+        let only = Catalog::bootstrap("admin", None, "postgres");
+        assert_eq!(only.databases().count(), 1);
     }
 
     #[test]

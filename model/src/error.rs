@@ -87,6 +87,20 @@ pub enum Code {
     DuplicateJsonObjectKeyValue,
     /// `22032`: text is not JSON.
     InvalidJsonText,
+    /// `22033`: a subscript of a JSON path that no array has.
+    InvalidSqlJsonSubscript,
+    /// `22036`: a JSON path wants a number.
+    NonNumericSqlJsonItem,
+    /// `22038`: a JSON path wants one item.
+    SingletonSqlJsonItemRequired,
+    /// `22039`: a JSON path wants an array.
+    SqlJsonArrayNotFound,
+    /// `2203A`: a JSON path wants a key that is not there.
+    SqlJsonMemberNotFound,
+    /// `2203B`: a JSON path wants numbers.
+    SqlJsonNumberNotFound,
+    /// `2203C`: a JSON path wants an object.
+    SqlJsonObjectNotFound,
     /// `2200H`: a sequence reached its end.
     SequenceGeneratorLimitExceeded,
     /// `23502`: null in a NOT NULL column.
@@ -317,6 +331,13 @@ impl Code {
         Self::UntranslatableCharacter,
         Self::DuplicateJsonObjectKeyValue,
         Self::InvalidJsonText,
+        Self::InvalidSqlJsonSubscript,
+        Self::NonNumericSqlJsonItem,
+        Self::SingletonSqlJsonItemRequired,
+        Self::SqlJsonArrayNotFound,
+        Self::SqlJsonMemberNotFound,
+        Self::SqlJsonNumberNotFound,
+        Self::SqlJsonObjectNotFound,
         Self::SequenceGeneratorLimitExceeded,
         Self::NotNullViolation,
         Self::ForeignKeyViolation,
@@ -453,6 +474,13 @@ impl Code {
             Self::UntranslatableCharacter => "22P05",
             Self::DuplicateJsonObjectKeyValue => "22030",
             Self::InvalidJsonText => "22032",
+            Self::InvalidSqlJsonSubscript => "22033",
+            Self::NonNumericSqlJsonItem => "22036",
+            Self::SingletonSqlJsonItemRequired => "22038",
+            Self::SqlJsonArrayNotFound => "22039",
+            Self::SqlJsonMemberNotFound => "2203A",
+            Self::SqlJsonNumberNotFound => "2203B",
+            Self::SqlJsonObjectNotFound => "2203C",
             Self::SequenceGeneratorLimitExceeded => "2200H",
             Self::NotNullViolation => "23502",
             Self::ForeignKeyViolation => "23503",

@@ -7,7 +7,7 @@
 //! - A descriptor's `version` grows with each change; a shard applies a command only under a descriptor it holds.
 
 use crate::{
-    id::{ColumnNumber, DatabaseId, IndexId, RoleId, SchemaId, SequenceId, TableId},
+    id::{ColumnNumber, DatabaseId, IndexId, RoleId, SchemaId, SequenceId, SessionId, TableId},
     key::KeyPart,
     types::{Type, Typmod},
     value::Value,
@@ -60,7 +60,8 @@ pub struct Table {
     pub version: u64,
     /// All columns ever, by number: `columns[n - 1].number == n`.
     pub columns: Vec<Column>,
-    /// The primary key's index; without one, rows are keyed by a hidden row id (see [`Table::key`]).
+    /// The index that is the rows' own key; without one, rows are keyed by a hidden row id (see [`Table::key`]). It is the
+    /// PRIMARY KEY's, unless that was added when rows were there already (see [`Table::declared_key`]).
     pub primary_key: Option<IndexId>,
     /// The indexes, the primary key's among them.
     pub indexes: Vec<Index>,
@@ -72,6 +73,8 @@ pub struct Table {
     pub foreign_keys: Vec<ForeignKey>,
     /// Whether changes are put into the partition's feed.
     pub feed: bool,
+    /// A temporary table: the session that alone may name it, and with which it ends.
+    pub temporary: Option<SessionId>,
     /// `COMMENT ON`.
     pub comment: Option<String>,
 }
@@ -106,6 +109,8 @@ pub struct Column {
     pub hidden: bool,
     /// Dropped: its number is used up.
     pub dropped: bool,
+    /// Its place among the columns where that is not its number: it took the place of a column of another type.
+    pub moved: Option<ColumnNumber>,
     /// `COMMENT ON`.
     pub comment: Option<String>,
 }
@@ -139,8 +144,8 @@ pub struct Index {
     pub unique: bool,
     /// `NULLS NOT DISTINCT`: nulls are equal for uniqueness.
     pub nulls_not_distinct: bool,
-    /// Backs a PRIMARY KEY or UNIQUE constraint.
-    pub constraint: bool,
+    /// The constraint it backs.
+    pub constraint: Option<KeyConstraint>,
     /// For a partial index: the hidden boolean column that says whether a row is in it.
     pub predicate: Option<ColumnNumber>,
     /// The predicate as SQL text, for display and for planning.
@@ -158,6 +163,15 @@ pub struct IndexPart {
     pub column: ColumnNumber,
     /// Direction and place of nulls.
     pub order: KeyPart,
+}
+
+/// A constraint that an index backs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyConstraint {
+    /// UNIQUE.
+    Unique,
+    /// PRIMARY KEY.
+    Primary,
 }
 
 /// How far an index is built.
@@ -264,15 +278,25 @@ pub struct View {
     pub comment: Option<String>,
 }
 
+impl Column {
+    /// Its place among the columns, as clients count them.
+    pub fn place(&self) -> ColumnNumber {
+        self.moved.unwrap_or(self.number)
+    }
+}
+
 impl Table {
-    /// The columns that are there: neither dropped nor hidden, by number.
+    /// The columns that are there, neither dropped nor hidden, by place.
     pub fn visible_columns(&self) -> impl Iterator<Item = &Column> {
-        self.columns.iter().filter(|column| !column.dropped && !column.hidden)
+        let mut columns: Vec<&Column> =
+            self.columns.iter().filter(|column| !column.dropped && !column.hidden).collect();
+        columns.sort_by_key(|column| column.place());
+        columns.into_iter()
     }
 
     /// The column with this name.
     pub fn find_column(&self, name: &str) -> Option<&Column> {
-        self.visible_columns().find(|column| column.name == name)
+        self.columns.iter().find(|column| !column.dropped && !column.hidden && column.name == name)
     }
 
     /// The column with this number.
@@ -285,9 +309,14 @@ impl Table {
         self.indexes.iter().find(|index| index.id == id)
     }
 
-    /// The primary key's index.
+    /// The index in whose order rows themselves lie.
     pub fn key(&self) -> Option<&Index> {
         self.primary_key.and_then(|id| self.find_index(id))
+    }
+
+    /// The PRIMARY KEY's index: the rows' own key, or a unique index where it was added to rows that were there.
+    pub fn declared_key(&self) -> Option<&Index> {
+        self.indexes.iter().find(|index| index.constraint == Some(KeyConstraint::Primary))
     }
 
     /// The types of all columns ever, by number: what the row codec needs.

@@ -15,7 +15,7 @@ use std::{fs, io, net::SocketAddr, os::unix::fs::DirBuilderExt, path::Path, sync
 use model::{port::Dispatch, time::Clock};
 use storage::{cut, directory::Directory};
 use tokio::{net::TcpListener, sync::Semaphore};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::{
     auth::{
@@ -111,6 +111,16 @@ impl Server {
             shutdown: shutdown.clone(),
             logins: Semaphore::new(config.sql.unauthenticated_max),
         };
+        engine.drop_leftovers().await?;
+        let (finishing, draining) = (engine.clone(), shutdown.draining_token());
+        tasks.spawn("indexes", async move {
+            tokio::select! {
+                () = draining.cancelled() => {}
+                finished = finishing.finish_definitions() => if let Err(error) = finished {
+                    warn!(%error, "an index that an earlier start began to build is not finished");
+                }
+            }
+        });
         tasks.spawn("sql door", pg::serve(listeners.sql, Arc::new(door)));
         let database = first_database(&dispatch);
         let callers = Callers::new(
@@ -303,14 +313,9 @@ fn node_options(
     Ok(options)
 }
 
-/// The database that doors without a name of their own speak to: the oldest.
+/// The database that doors without a name of their own speak to.
 fn first_database(dispatch: &Arc<dyn Dispatch>) -> String {
-    let catalog = dispatch.catalog();
-    catalog
-        .databases()
-        .min_by_key(|database| database.id)
-        .map(|database| database.name.clone())
-        .unwrap_or_default()
+    dispatch.catalog().first_database().map(|database| database.name.clone()).unwrap_or_default()
 }
 
 /// Agents reach this server under the addresses it listens on.

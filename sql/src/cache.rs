@@ -12,7 +12,7 @@ use std::sync::{
 
 use hashbrown::{Equivalent, HashMap};
 use model::{
-    Type,
+    Error, Type,
     id::{CatalogVersion, DatabaseId},
     request::Column,
 };
@@ -49,6 +49,8 @@ pub(crate) struct Planned {
     pub(crate) range: Option<DirectRange>,
     /// How it runs as a row program, if it can.
     pub(crate) program: Option<DirectUpdate>,
+    /// A constant in it that has no value: the statement fails when it is bound.
+    pub(crate) failure: Option<Error>,
     pub(crate) catalog: CatalogVersion,
 }
 

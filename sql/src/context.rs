@@ -5,12 +5,12 @@
 //! - Nothing here waits. What needs the owner of a partition (`nextval`) is asked through [`Sequences`], which answers from
 //!   numbers that were reserved before.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use model::{
     Result, Value,
     catalog::Catalog,
-    id::{DatabaseId, RoleId, SequenceId},
+    id::{DatabaseId, RoleId, SequenceId, SessionId},
     time::Timestamp,
     value,
 };
@@ -45,6 +45,43 @@ pub struct Context {
     pub sequences: Arc<dyn Sequences>,
     /// Random numbers of `random()` and `gen_random_uuid()`.
     pub random: Box<dyn FnMut() -> u64 + Send>,
+    /// How the evaluation of a row waits.
+    pub pauses: Pauses,
+    /// The session, if it has temporary tables.
+    pub temporary: Option<SessionId>,
+}
+
+/// How the evaluation of one row waits (`pg_sleep`), though nothing in it may: it ends with an error that the statement's
+/// runner recognises by [`is_pause`]; the runner waits and evaluates the row again, and what was waited for passes.
+#[derive(Debug, Default)]
+pub struct Pauses {
+    /// So many of the row's pauses are over.
+    over: usize,
+    /// So many were met in this evaluation.
+    met: usize,
+    asked: Option<Duration>,
+}
+
+impl Pauses {
+    /// A new evaluation of a row of which so many pauses are over.
+    pub fn after(over: usize) -> Self {
+        Self { over, met: 0, asked: None }
+    }
+
+    /// One pause of the row; an error if it must be waited for first.
+    pub fn meet(&mut self, pause: Duration) -> Result<()> {
+        self.met += 1;
+        if self.met <= self.over || pause.is_zero() {
+            return Ok(());
+        }
+        self.asked = Some(pause);
+        Err(model::Error::internal(PAUSE))
+    }
+
+    /// What the evaluation asked for: how long to wait, and how many pauses are over then.
+    pub fn take(&mut self) -> Option<(Duration, usize)> {
+        self.asked.take().map(|pause| (pause, self.met))
+    }
 }
 
 /// The session's parameters, as functions see them.
@@ -122,6 +159,8 @@ pub enum NextValue {
     /// [`is_reservation`], serves, and evaluates the row again.
     Reserve,
 }
+
+const PAUSE: &str = "an expression cannot wait here";
 
 const RESERVATION: &str = "sequence numbers must be reserved first";
 

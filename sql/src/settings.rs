@@ -246,6 +246,11 @@ fn find(name: &str) -> Option<&'static Parameter> {
     KNOWN.iter().find(|parameter| parameter.name.eq_ignore_ascii_case(name))
 }
 
+/// How a parameter's name is spelt.
+pub(crate) fn spelling(name: &str) -> String {
+    find(name).map_or_else(|| name.to_lowercase(), |parameter| parameter.name.to_owned())
+}
+
 /// A session's parameters. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Settings(Arc<Mutex<State>>);

@@ -471,7 +471,7 @@ mod tests {
         command::Identity,
         key::{self, KeyPart},
         row,
-        schema::{Column, Index, IndexPart, Kind, Table},
+        schema::{Column, Index, IndexPart, KeyConstraint, Kind, Table},
         time::Timestamp,
         types::Typmod,
     };
@@ -529,6 +529,7 @@ mod tests {
             missing: None,
             hidden: false,
             dropped: false,
+            moved: None,
             comment: None,
         };
         let index = |id, column, state| Index {
@@ -537,7 +538,7 @@ mod tests {
             parts: vec![IndexPart { column: model::id::ColumnNumber(column), order: KeyPart::ASC }],
             unique: true,
             nulls_not_distinct: false,
-            constraint: true,
+            constraint: Some(KeyConstraint::Primary),
             predicate: None,
             predicate_text: None,
             state,
@@ -558,6 +559,7 @@ mod tests {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             feed: true,
+            temporary: None,
             comment: None,
         };
         let change = Change { put: vec![Object::Table(table.clone())], ..Change::default() };

@@ -145,6 +145,7 @@ fn table() -> Table {
         missing: None,
         hidden: false,
         dropped: false,
+        moved: None,
         comment: None,
     };
     let index = |id, column| Index {
@@ -153,7 +154,7 @@ fn table() -> Table {
         parts: vec![IndexPart { column: ColumnNumber(column), order: KeyPart::ASC }],
         unique: id == 101,
         nulls_not_distinct: false,
-        constraint: false,
+        constraint: None,
         predicate: None,
         predicate_text: None,
         state: IndexState::Ready,
@@ -174,6 +175,7 @@ fn table() -> Table {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         feed: true,
+        temporary: None,
         comment: None,
     }
 }

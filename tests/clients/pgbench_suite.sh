@@ -5,8 +5,12 @@ url=$1
 seconds=${PGBENCH_SECONDS:-2}
 checks=0
 export PGOPTIONS= PGCONNECT_TIMEOUT=10
-# The keys before the rows: a primary key cannot be added to a table with rows yet.
-pgbench -q -i -I dtpgv -s 1 "$url" >/dev/null 2>&1 || pgbench -i -I dtpgv -s 1 "$url"
+pgbench -q -i -s 1 "$url" >/dev/null 2>&1 || pgbench -i -s 1 "$url"
+keys=$(psql -XAtq "$url" -c "SELECT string_agg(conrelid::regclass || ' ' || pg_get_constraintdef(oid), ', ' ORDER BY conname) FROM pg_constraint WHERE contype = 'p' AND conname LIKE 'pgbench%'")
+expected="pgbench_accounts PRIMARY KEY (aid), pgbench_branches PRIMARY KEY (bid), pgbench_tellers PRIMARY KEY (tid)"
+[[ $keys == "$expected" ]] || { echo "pgbench: the keys are $keys"; exit 1; }
+plan=$(psql -XAtq "$url" -c "EXPLAIN SELECT abalance FROM pgbench_accounts WHERE aid = 7")
+[[ $plan == *pgbench_accounts_pkey* ]] || { echo "pgbench: a read by key does not use it: $plan"; exit 1; }
 for script in tpcb-like simple-update select-only; do
   for protocol in simple extended prepared; do
     for clients in 1 8; do
@@ -30,4 +34,4 @@ sums=$(psql -XAtq "$url" -c "SELECT (SELECT sum(abalance) FROM pgbench_accounts)
 # simple-update leaves tellers and branches alone; between those two the sums must still agree.
 [[ $sums == "t|t" ]] || { echo "pgbench: the sums disagree: $sums"; exit 1; }
 psql -XAtq "$url" -c "DROP TABLE pgbench_accounts, pgbench_branches, pgbench_tellers, pgbench_history"
-echo "$((checks + 2)) checks passed"
+echo "$((checks + 4)) checks passed"

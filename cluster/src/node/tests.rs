@@ -16,7 +16,7 @@ use model::{
     port::{Dispatch, LockMode, LockRequest, Lockable, Locked, Wait},
     read::{At, Scan},
     row::RowView,
-    schema::{Index, IndexPart, IndexState, Table},
+    schema::{Index, IndexPart, IndexState, KeyConstraint, Table},
     time::{Clock, Timestamp},
 };
 use tempfile::TempDir;
@@ -70,7 +70,7 @@ fn unique_name(table: TableId, state: IndexState) -> Index {
         parts: vec![IndexPart { column: ColumnNumber(3), order: KeyPart::default() }],
         unique: true,
         nulls_not_distinct: false,
-        constraint: true,
+        constraint: Some(KeyConstraint::Unique),
         predicate: None,
         predicate_text: None,
         state,

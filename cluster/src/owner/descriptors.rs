@@ -43,7 +43,8 @@ impl Owner {
         let writes = command.writes.iter().all(|write| table_of(write).is_some_and(&mut held));
         if loaded.is_none()
             && writes
-            && command.conditions.iter().all(|condition| held(table_of_condition(condition))) {
+            && command.conditions.iter().all(|condition| held(table_of_condition(condition)))
+        {
             return Ok(None);
         }
         let mut tables = tables_of(command);

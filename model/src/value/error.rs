@@ -14,6 +14,8 @@ pub enum ValueErrorKind {
     InvalidText,
     /// `22P03`: the binary form is not of this type.
     InvalidBinary,
+    /// `08P01`: the binary form ends before the value does.
+    ShortBinary,
     /// `22003`: outside the type's range.
     OutOfRange,
     /// `22007`: not a date or time.
@@ -62,6 +64,7 @@ impl ValueErrorKind {
         match self {
             ValueErrorKind::InvalidText => "22P02",
             ValueErrorKind::InvalidBinary => "22P03",
+            ValueErrorKind::ShortBinary => "08P01",
             ValueErrorKind::OutOfRange => "22003",
             ValueErrorKind::InvalidDatetime => "22007",
             ValueErrorKind::DatetimeOverflow => "22008",
@@ -199,7 +202,7 @@ impl ValueError {
 
     /// `insufficient data left in message`.
     pub fn short_binary() -> Self {
-        Self::new(ValueErrorKind::InvalidBinary, "insufficient data left in message")
+        Self::new(ValueErrorKind::ShortBinary, "insufficient data left in message")
     }
 
     /// `invalid byte sequence for encoding "UTF8": 0x00`.

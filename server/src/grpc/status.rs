@@ -44,6 +44,13 @@ pub fn status(code: Code) -> Grpc {
         | Code::UntranslatableCharacter
         | Code::DuplicateJsonObjectKeyValue
         | Code::InvalidJsonText
+        | Code::InvalidSqlJsonSubscript
+        | Code::NonNumericSqlJsonItem
+        | Code::SingletonSqlJsonItemRequired
+        | Code::SqlJsonArrayNotFound
+        | Code::SqlJsonMemberNotFound
+        | Code::SqlJsonNumberNotFound
+        | Code::SqlJsonObjectNotFound
         | Code::SequenceGeneratorLimitExceeded
         | Code::InvalidSqlStatementName
         | Code::InvalidGrantOperation

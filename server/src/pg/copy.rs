@@ -24,6 +24,7 @@ pub(super) fn wire_format(format: CopyFormat) -> encode::Format {
     match format.format {
         Format::Text => encode::Format::Text,
         Format::Binary => encode::Format::Binary,
+        Format::Unknown(code) => encode::Format::Unknown(code),
     }
 }
 

@@ -14,6 +14,19 @@ pub(super) enum Format {
     Text,
     /// As PostgreSQL's binary form of its type.
     Binary,
+    /// A code that means nothing, told as the client gave it.
+    Unknown(i16),
+}
+
+impl Format {
+    /// As the protocol writes it.
+    fn code(self) -> i16 {
+        match self {
+            Self::Text => 0,
+            Self::Binary => 1,
+            Self::Unknown(code) => code,
+        }
+    }
 }
 
 /// Transaction status of ReadyForQuery.
@@ -194,7 +207,7 @@ impl Output {
                 out.extend_from_slice(&column.data_type.oid().to_be_bytes());
                 out.extend_from_slice(&column.data_type.len().to_be_bytes());
                 out.extend_from_slice(&column.typmod.0.to_be_bytes());
-                out.extend_from_slice(&(format(at) as u16).to_be_bytes());
+                out.extend_from_slice(&format(at).code().to_be_bytes());
             }
         });
     }
@@ -202,9 +215,9 @@ impl Output {
     /// `A` NotificationResponse, `G` CopyIn and `H` CopyOut share this shape: an overall format, one per column.
     pub(super) fn copy_begin(&mut self, tag: u8, format: Format, columns: usize) {
         self.message(tag, |out| {
-            out.push(format as u8);
+            out.push(format.code() as u8);
             put_count(out, columns);
-            (0..columns).for_each(|_| out.extend_from_slice(&(format as u16).to_be_bytes()));
+            (0..columns).for_each(|_| out.extend_from_slice(&format.code().to_be_bytes()));
         });
     }
 

@@ -256,6 +256,7 @@ pub(super) fn put_portal(output: &mut encode::Output, description: &PortalDescri
         Some(columns) => output.columns(columns, |at| match description.formats.get(at) {
             Some(Format::Binary) => encode::Format::Binary,
             Some(Format::Text) | None => encode::Format::Text,
+            Some(Format::Unknown(code)) => encode::Format::Unknown(*code),
         }),
         None => output.no_data(),
     }
@@ -277,12 +278,7 @@ pub(super) fn read_formats(fields: &mut Fields<'_>) -> Result<Vec<Format>> {
         formats.push(match fields.int16()? {
             0 => Format::Text,
             1 => Format::Binary,
-            other => {
-                return Err(Error::new(
-                    Code::InvalidParameterValue,
-                    format!("unsupported format code: {other}"),
-                ));
-            }
+            other => Format::Unknown(other),
         });
     }
     Ok(formats)

@@ -103,6 +103,7 @@ fn put_batch_row(
             let is_there = match format {
                 Format::Text => batch.write_text(row, index, shape.context, text, out),
                 Format::Binary => batch.write_binary(row, index, out),
+                Format::Unknown(code) => return Err(Format::unsupported(*code)),
             };
             if is_there {
                 let length = u32::try_from(out.len() - start - 4).unwrap_or(u32::MAX);
@@ -123,6 +124,7 @@ fn put_cell(
     text: &mut String,
 ) -> Result<()> {
     match (value, format) {
+        (_, Format::Unknown(code)) => return Err(Format::unsupported(code)),
         (Value::Null, _) => put_null(out),
         (Value::Text(text), _) if of != Type::Char => put_value(out, |out| {
             out.extend_from_slice(text.as_bytes());

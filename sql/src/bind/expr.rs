@@ -432,6 +432,16 @@ impl Binder<'_> {
         let (operator, types, ty) = self.find_operator(symbol, Some(left.0.ty), right.0.ty, left.1)?;
         let left_expr = self.coerce(left.0, types[0], -1, Coercion::Implicit, left.1)?;
         let right_expr = self.coerce(right.0, types[1], -1, Coercion::Implicit, right.1)?;
+        // An array and null are the array, or one with a null in it; operators give null for null.
+        let function = match (operator.symbol, operator.left, operator.right) {
+            ("||", Some(Accepts::Array), Accepts::Array) => Some("array_cat"),
+            ("||", Some(Accepts::Array), _) => Some("array_append"),
+            ("||", _, Accepts::Array) => Some("array_prepend"),
+            _ => None,
+        };
+        if let Some(function) = function.and_then(|name| functions::find_functions(name).first()) {
+            return Ok(Expr::new(Kind::Call(function, vec![left_expr, right_expr]), ty));
+        }
         Ok(Expr::new(Kind::Operator(operator, vec![left_expr, right_expr]), ty))
     }
 

@@ -7,7 +7,7 @@
 //! - Functions in FROM, and sub-queries after LATERAL, see what stands to their left.
 
 use model::{
-    Code, Error, Result, Type,
+    Code, Error, Result, Type, Value,
     access::Privilege,
     id::ColumnNumber,
     schema::{Table, View},
@@ -15,8 +15,15 @@ use model::{
 use sqlparser::{ast, ast::Spanned, tokenizer::Span};
 
 use super::{
-    Access, Binder, Found, Scope, VIEWS_MAX, expr::Frame, fold, path_of, query::BoundQuery, refuse,
-    scope::Relation, span_of, undefined_table, unsupported,
+    Access, Binder, Found, Scope, VIEWS_MAX,
+    expr::Frame,
+    fold, path_of,
+    query::BoundQuery,
+    refuse,
+    scope::Relation,
+    span_of,
+    types::{Coercion, find_type},
+    undefined_table, unsupported,
 };
 use crate::{
     expr::{Expr, Kind},
@@ -385,13 +392,15 @@ impl Binder<'_> {
         let mut columns = Vec::new();
         let mut scan = Vec::new();
         for column in table.columns.iter().filter(|column| !column.dropped) {
-            let origin = (table.id.0, column.number.0);
+            let origin = (table.id.0, column.place().0);
             let id = self.columns.add_with_origin(&column.name, column.data_type, column.typmod.0, origin);
             scan.push((id, ScanColumn::Column(column.number)));
             if !column.hidden {
-                columns.push((column.name.clone(), id));
+                columns.push((column.place(), column.name.clone(), id));
             }
         }
+        columns.sort_by_key(|(place, _, _)| *place);
+        let columns = columns.into_iter().map(|(_, name, id)| (name, id)).collect();
         let mut system = Vec::new();
         let extra = [
             ("_revision", Type::Int8, ScanColumn::Revision),
@@ -485,8 +494,63 @@ impl Binder<'_> {
                 }
             }
         }
+        if let "json_to_record" | "jsonb_to_record" | "json_to_recordset" | "jsonb_to_recordset" =
+            function.as_str()
+        {
+            refuse(ordinality, "WITH ORDINALITY of a function that returns a record")?;
+            return self.json_records(&function, arguments, alias, span);
+        }
         let (call, columns) = self.call_in_from(&function, arguments, span)?;
         self.function_scan(vec![call], columns, ordinality, &function, alias)
+    }
+
+    /// JSON objects as rows of the columns that the alias defines.
+    fn json_records(
+        &mut self,
+        function: &str,
+        arguments: Vec<(Expr, Span)>,
+        alias: Option<&ast::TableAlias>,
+        span: Span,
+    ) -> Result<(Logical, Scope<'static>)> {
+        let defined = alias.filter(|alias| !alias.columns.is_empty());
+        let defined = defined.filter(|alias| alias.columns.iter().all(|column| column.data_type.is_some()));
+        let Some(alias) = defined else {
+            let message = "a column definition list is required for functions returning \"record\"";
+            return Err(self.error(Code::SyntaxError, message, span));
+        };
+        let prefix = if function.starts_with("jsonb") { "jsonb" } else { "json" };
+        let of = if prefix == "jsonb" { Type::Jsonb } else { Type::Json };
+        let [(document, at)] = &arguments[..] else {
+            let message = format!("function {function} takes one argument");
+            return Err(self.error(Code::UndefinedFunction, message, span));
+        };
+        let call = if function.ends_with("set") {
+            let elements = format!("{prefix}_array_elements");
+            self.call_in_from(&elements, vec![(document.clone(), *at)], span)?.0
+        } else {
+            SetExpr::Scalar(self.coerce(document.clone(), of, -1, Coercion::Implicit, *at)?)
+        };
+        let row = self.columns.add(function, of, -1);
+        let input = Logical::FunctionScan { calls: vec![call], ordinality: false, columns: vec![row] };
+        let mut items = Vec::new();
+        let mut named = Vec::new();
+        for ast::TableAliasColumnDef { name, data_type } in &alias.columns {
+            let Some(data_type) = data_type else { continue };
+            let (ty, typmod) = find_type(data_type).map_err(|error| self.at(error, name.span))?;
+            let key = fold(name);
+            let arguments = vec![
+                self.columns.read(row),
+                Expr::constant(Value::text(key.as_str()), Type::Text),
+                Expr::constant(Value::Int4(ty.oid() as i32), Type::Int4),
+            ];
+            let field = Expr::new(Kind::Call(crate::functions::json_field_as(), arguments), ty);
+            let field = self.coerce(field, ty, typmod, Coercion::Assignment, name.span)?;
+            let id = self.columns.add(key.clone(), ty, typmod);
+            items.push((id, field));
+            named.push((key, id));
+        }
+        let relation = plain_relation(fold(&alias.name), named);
+        Ok((Logical::Project { input: Box::new(input), items }, one(relation)?))
     }
 
     /// A call in FROM: what it does, and the names and types of its columns.

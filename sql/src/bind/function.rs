@@ -5,13 +5,15 @@
 //! - Aggregates, window functions and set-returning functions are collected by the frame, and refused where PostgreSQL
 //!   refuses them.
 
-use model::{Code, Error, Result, Type};
+use std::{borrow::Cow, sync::Arc};
+
+use model::{Code, Error, Result, Type, Value, types::Scalar, value::Array};
 use sqlparser::{ast, ast::Spanned, tokenizer::Span};
 
 use super::{
     Binder,
     expr::{Frame, Inside},
-    path_of, refuse, resolve, span_of,
+    fold, path_of, refuse, resolve, span_of,
     types::Coercion,
     unsupported,
 };
@@ -31,7 +33,7 @@ pub(super) struct Resolved {
 
 /// The parts of a call's argument list.
 struct Arguments<'e> {
-    list: Vec<&'e ast::Expr>,
+    list: Vec<Cow<'e, ast::Expr>>,
     star: bool,
     distinct: bool,
     order: Vec<&'e ast::OrderByExpr>,
@@ -75,7 +77,7 @@ impl Binder<'_> {
             let value = self.scalar_subquery(query, SubqueryKind::Scalar, frame, span)?;
             return self.call(name, vec![(value, span)], span);
         }
-        let arguments = self.arguments(args, span)?;
+        let arguments = self.arguments(name, args, span)?;
         let plain = filter.is_none()
             && over.is_none()
             && within_group.is_empty()
@@ -90,7 +92,12 @@ impl Binder<'_> {
         self.call_any(name, &arguments, within_group, filter.as_deref(), over.as_ref(), frame, span)
     }
 
-    fn arguments<'e>(&self, args: &'e ast::FunctionArguments, span: Span) -> Result<Arguments<'e>> {
+    fn arguments<'e>(
+        &self,
+        function: &str,
+        args: &'e ast::FunctionArguments,
+        span: Span,
+    ) -> Result<Arguments<'e>> {
         let mut parsed = Arguments { list: Vec::new(), star: false, distinct: false, order: Vec::new() };
         let list = match args {
             ast::FunctionArguments::None => return Ok(parsed),
@@ -99,22 +106,38 @@ impl Binder<'_> {
         };
         let ast::FunctionArgumentList { duplicate_treatment, args, clauses } = list;
         parsed.distinct = matches!(duplicate_treatment, Some(ast::DuplicateTreatment::Distinct));
+        let mut named: Vec<(String, &ast::Expr)> = Vec::new();
         for arg in args {
             match arg {
-                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => parsed.list.push(expr),
+                ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => {
+                    if !named.is_empty() {
+                        let message = "positional argument cannot follow named argument";
+                        return Err(self.error(Code::SyntaxError, message, span));
+                    }
+                    parsed.list.push(Cow::Borrowed(expr));
+                }
                 ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard) => parsed.star = true,
                 ast::FunctionArg::Unnamed(
                     ast::FunctionArgExpr::QualifiedWildcard(_) | ast::FunctionArgExpr::WildcardWithOptions(_),
                 ) => {
                     return Err(self.at(unsupported("this form of * in a call", "Name the columns."), span));
                 }
+                ast::FunctionArg::Named { name, arg: ast::FunctionArgExpr::Expr(expr), operator: _ } => {
+                    named.push((fold(name), expr));
+                }
+                ast::FunctionArg::ExprNamed {
+                    name: ast::Expr::Identifier(name),
+                    arg: ast::FunctionArgExpr::Expr(expr),
+                    operator: _,
+                } => named.push((fold(name), expr)),
                 ast::FunctionArg::Named { .. } | ast::FunctionArg::ExprNamed { .. } => {
                     return Err(
-                        self.at(unsupported("a named argument", "Pass the arguments in order."), span)
+                        self.at(unsupported("this form of a named argument", "Write name => value."), span)
                     );
                 }
             }
         }
+        self.place_named(function, &mut parsed.list, named, span)?;
         for clause in clauses {
             match clause {
                 ast::FunctionArgumentClause::OrderBy(order) => parsed.order.extend(order),
@@ -130,11 +153,46 @@ impl Binder<'_> {
         Ok(parsed)
     }
 
+    /// Puts arguments that were given by name behind those that were given in order, and defaults between them.
+    fn place_named<'e>(
+        &self,
+        function: &str,
+        list: &mut Vec<Cow<'e, ast::Expr>>,
+        mut named: Vec<(String, &'e ast::Expr)>,
+        span: Span,
+    ) -> Result<()> {
+        if named.is_empty() {
+            return Ok(());
+        }
+        let Some(known) = functions::arguments_of(function) else {
+            let message = format!("arguments of {function} by name");
+            return Err(self.at(unsupported(&message, "Pass the arguments in order."), span));
+        };
+        let missing = |named: &[(String, &ast::Expr)]| {
+            let names: Vec<String> = named.iter().map(|(name, _)| format!("{name} => …")).collect();
+            let message = format!("function {function}({}) does not exist", names.join(", "));
+            let error = Error::new(Code::UndefinedFunction, message)
+                .with_hint("No function matches the given name and argument names.");
+            self.at(error, span)
+        };
+        for (name, default) in known.iter().skip(list.len()) {
+            if named.is_empty() {
+                break;
+            }
+            match (named.iter().position(|(given, _)| given == name), default) {
+                (Some(at), _) => list.push(Cow::Borrowed(named.remove(at).1)),
+                (None, Some(default)) => list.push(Cow::Owned(crate::parse::parse_expression(default)?)),
+                (None, None) => return Err(missing(&named)),
+            }
+        }
+        if named.is_empty() { Ok(()) } else { Err(missing(&named)) }
+    }
+
     /// What looks like a function and does not evaluate all its arguments.
     fn special(
         &mut self,
         name: &str,
-        list: &[&ast::Expr],
+        list: &[Cow<'_, ast::Expr>],
         frame: &mut Frame<'_>,
         span: Span,
     ) -> Result<Option<Expr>> {
@@ -145,7 +203,7 @@ impl Binder<'_> {
             "nullif" => return self.null_if(list, frame, span).map(Some),
             "grouping" => return self.grouping(list, frame, span).map(Some),
             "row" => {
-                let fields: Vec<ast::Expr> = list.iter().map(|expr| (*expr).clone()).collect();
+                let fields: Vec<ast::Expr> = list.iter().map(|expr| expr.clone().into_owned()).collect();
                 return self.row(&fields, frame).map(Some);
             }
             _ => return Ok(None),
@@ -166,7 +224,7 @@ impl Binder<'_> {
         Ok(Some(Expr { kind, ty, typmod }))
     }
 
-    fn null_if(&mut self, list: &[&ast::Expr], frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn null_if(&mut self, list: &[Cow<'_, ast::Expr>], frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
         let [left, right] = list else {
             return Err(self.error(Code::SyntaxError, "syntax error: NULLIF takes two arguments", span));
         };
@@ -183,7 +241,7 @@ impl Binder<'_> {
         Ok(Expr { kind: Kind::Case { branches, otherwise: Box::new(left_expr) }, ty, typmod })
     }
 
-    fn grouping(&mut self, list: &[&ast::Expr], frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
+    fn grouping(&mut self, list: &[Cow<'_, ast::Expr>], frame: &mut Frame<'_>, span: Span) -> Result<Expr> {
         let mut inner = Frame::plain(frame.scope, frame.clause);
         let mut arguments = Vec::new();
         for expr in list {
@@ -211,6 +269,10 @@ impl Binder<'_> {
     ) -> Result<Expr> {
         let kind = functions::find_functions(name).first().map(|function| &function.body);
         let inside = match (kind, over) {
+            (Some(Body::Aggregate(_)), Some(_)) if functions::is_ordered_set(name) => {
+                let message = format!("OVER is not supported for ordered-set aggregate {name}");
+                return Err(self.error(Code::FeatureNotSupported, message, span));
+            }
             (Some(Body::Window(_)), _) | (_, Some(_)) => Inside::Window,
             (Some(Body::Aggregate(_)), None) => Inside::Aggregate,
             (Some(Body::Set(..)), None) => Inside::Set,
@@ -227,7 +289,12 @@ impl Binder<'_> {
                 }
                 let mut bound = Vec::new();
                 for expr in &arguments.list {
-                    bound.push((self.expr(expr, frame)?, expr.span()));
+                    bound.push((self.argument(name, expr, frame)?, expr.span()));
+                }
+                if let ("row_to_json", [(row, _)]) = (name, &bound[..])
+                    && row.ty == Type::Json
+                {
+                    return Ok(row.clone());
                 }
                 return self.call(name, bound, span);
             }
@@ -241,6 +308,37 @@ impl Binder<'_> {
             Inside::Aggregate | Inside::Nothing => {
                 self.aggregate_call(name, arguments, within, filter, frame, span)
             }
+        }
+    }
+
+    /// An argument of a call. To the functions that make JSON a relation's name is its row with the names of its columns.
+    fn argument(&mut self, function: &str, expr: &ast::Expr, frame: &mut Frame<'_>) -> Result<Expr> {
+        let makes_json = matches!(
+            function,
+            "row_to_json"
+                | "to_json"
+                | "to_jsonb"
+                | "json_agg"
+                | "jsonb_agg"
+                | "json_object_agg"
+                | "jsonb_object_agg"
+                | "json_build_array"
+                | "jsonb_build_array"
+                | "json_build_object"
+                | "jsonb_build_object"
+        );
+        match expr {
+            ast::Expr::Identifier(ident) if makes_json => {
+                let bound = self.expr(expr, frame)?;
+                let relation = frame.scope.find_relation_anywhere(&fold(ident));
+                let (Kind::Row(fields), Some(relation)) = (&bound.kind, relation) else { return Ok(bound) };
+                let names = relation.columns.iter().map(|(name, _)| Value::text(name.as_str())).collect();
+                let names = Value::Array(Arc::new(Array::from_values(Scalar::Text, names)));
+                let names = Expr::constant(names, Type::Array(Scalar::Text));
+                let arguments = std::iter::once(names).chain(fields.iter().cloned()).collect();
+                Ok(Expr::new(Kind::Call(functions::named_row_to_json(), arguments), Type::Json))
+            }
+            _ => self.expr(expr, frame),
         }
     }
 
@@ -311,7 +409,7 @@ impl Binder<'_> {
     ) -> Result<(AggregateCall, Type)> {
         let mut bound = Vec::new();
         for expr in &arguments.list {
-            bound.push((self.expr(expr, inner)?, expr.span()));
+            bound.push((self.argument(name, expr, inner)?, expr.span()));
         }
         let mut order = Vec::new();
         for item in within {
@@ -327,6 +425,14 @@ impl Binder<'_> {
             return Err(self.at(error, span));
         }
         let resolved = self.resolve(name, bound, span)?;
+        if functions::is_ordered_set(name) == within.is_empty() {
+            let message = if within.is_empty() {
+                format!("WITHIN GROUP is required for ordered-set aggregate {name}")
+            } else {
+                format!("{name} is not an ordered-set aggregate, so it cannot have WITHIN GROUP")
+            };
+            return Err(self.error(Code::WrongObjectType, message, span));
+        }
         for item in &arguments.order {
             order.push(self.sort_key(item, inner)?);
         }

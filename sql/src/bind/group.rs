@@ -330,7 +330,7 @@ fn determined_columns(groups: &Groups, relations: &[Relation]) -> BTreeSet<usize
     let grouped: BTreeSet<usize> = groups.groups.iter().filter_map(|(_, value)| value.as_column()).collect();
     let mut determined = BTreeSet::new();
     for relation in relations {
-        let Some(key) = relation.table.as_ref().and_then(|table| table.key()) else { continue };
+        let Some(key) = relation.table.as_ref().and_then(|table| table.declared_key()) else { continue };
         let id_of = |number| {
             let column = crate::plan::ScanColumn::Column(number);
             relation.scan.iter().find(|(_, scanned)| *scanned == column).map(|(id, _)| *id)

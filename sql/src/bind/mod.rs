@@ -13,7 +13,7 @@ use model::{
     Code, Error, Result, Type,
     access::Privilege,
     catalog::{Catalog, Relation},
-    id::{ColumnNumber, DatabaseId, SchemaId, TableId},
+    id::{ColumnNumber, DatabaseId, SchemaId, SessionId, TableId},
     schema::{Sequence, Table, View},
 };
 use sqlparser::{ast, tokenizer::Span};
@@ -101,6 +101,8 @@ pub(crate) struct Names {
     pub(crate) database: DatabaseId,
     /// Schemas in order of search, `pg_catalog` left out.
     pub(crate) search_path: Arc<[String]>,
+    /// The session, if it has temporary tables: they are found first.
+    pub(crate) temporary: Option<SessionId>,
 }
 
 /// What a relation name means.
@@ -261,6 +263,9 @@ impl Names {
                 if let Some(system) = crate::pg_catalog::find("pg_catalog", name) {
                     return Ok(Some(Found::System(system)));
                 }
+                if let Some(found) = self.find_temporary(name) {
+                    return Ok(Some(found));
+                }
                 Ok(self.search_path.iter().find_map(|schema| {
                     if schema == "information_schema" {
                         return crate::pg_catalog::find("information_schema", name).map(Found::System);
@@ -269,6 +274,7 @@ impl Names {
                     self.find_in(schema.id, name)
                 }))
             }
+            [schema, name] if schema == "pg_temp" => Ok(self.find_temporary(name)),
             [schema, name] => {
                 if schema == "pg_catalog" || schema == "information_schema" {
                     return Ok(crate::pg_catalog::find(schema, name).map(Found::System));
@@ -293,8 +299,16 @@ impl Names {
         }
     }
 
+    fn find_temporary(&self, name: &str) -> Option<Found> {
+        self.found(self.catalog.find_temporary(self.temporary?, name)?)
+    }
+
     fn find_in(&self, schema: SchemaId, name: &str) -> Option<Found> {
-        Some(match self.catalog.find_relation(schema, name)? {
+        self.found(self.catalog.find_relation(schema, name)?)
+    }
+
+    fn found(&self, relation: Relation) -> Option<Found> {
+        Some(match relation {
             Relation::Table(id) => Found::Table(self.catalog.table(id)?.clone()),
             Relation::View(id) => Found::View(self.catalog.view(id)?.clone()),
             Relation::Sequence(id) => Found::Sequence(self.catalog.sequence(id)?.clone()),

@@ -52,14 +52,11 @@ fn figure(expr: &ast::Expr) -> Option<(String, bool)> {
             Some(ast::TrimWhereField::Both) | None => "btrim",
         }),
         ast::Expr::AtTimeZone { .. } => good("timezone"),
+        ast::Expr::BinaryOp { op: ast::BinaryOperator::Overlaps, .. } => good("overlaps"),
         ast::Expr::Array(_) => good("array"),
         ast::Expr::Tuple(_) => Some(("row".to_owned(), false)),
         ast::Expr::Exists { negated: false, .. } => good("exists"),
         ast::Expr::Subquery(query) => subquery(query),
-        ast::Expr::Value(value) => match value.value {
-            ast::Value::Boolean(_) => Some(("bool".to_owned(), false)),
-            _ => None,
-        },
         _ => None,
     }
 }

@@ -1,5 +1,7 @@
 //! Window functions: OVER, named windows, frames.
 
+use std::borrow::Cow;
+
 use model::{Code, Result, Type};
 use sqlparser::{ast, ast::Spanned, tokenizer::Span};
 
@@ -25,7 +27,7 @@ impl Binder<'_> {
     pub(super) fn window_call(
         &mut self,
         name: &str,
-        arguments: &[&ast::Expr],
+        arguments: &[Cow<'_, ast::Expr>],
         distinct: bool,
         filter: Option<&ast::Expr>,
         over: Option<&ast::WindowType>,

@@ -394,13 +394,15 @@ impl Binder<'_> {
                 &column.name,
                 column.data_type,
                 column.typmod.0,
-                (table.id.0, column.number.0),
+                (table.id.0, column.place().0),
             );
             ids.push(id);
             if !column.dropped && !column.hidden {
-                columns.push((column.name.clone(), id));
+                columns.push((column.place(), column.name.clone(), id));
             }
         }
+        columns.sort_by_key(|(place, _, _)| *place);
+        let columns = columns.into_iter().map(|(_, name, id)| (name, id)).collect();
         let mut relation = plain_relation(alias.unwrap_or_else(|| table.name.clone()), columns);
         relation.table = Some(table.clone());
         (ids, relation)
@@ -462,7 +464,8 @@ impl Binder<'_> {
             None => Ok(Vec::new()),
             Some(ast::ConflictTarget::OnConstraint(name)) => {
                 let name = path_of(name)?.pop().unwrap_or_default();
-                let found = table.indexes.iter().find(|index| index.name == name && index.constraint);
+                let found =
+                    table.indexes.iter().find(|index| index.name == name && index.constraint.is_some());
                 found.map(|index| vec![index.id]).ok_or_else(|| {
                     let message =
                         format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
@@ -476,7 +479,7 @@ impl Binder<'_> {
                 }
                 let covers = |index: &&model::schema::Index| {
                     index.unique
-                        && index.state != IndexState::Invalid
+                        && index.state == IndexState::Ready
                         && (index.predicate.is_none() || predicate.is_some())
                         && index.parts.len() == numbers.len()
                         && index.parts.iter().all(|part| numbers.contains(&part.column))

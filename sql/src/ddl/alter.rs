@@ -3,24 +3,27 @@
 use std::sync::Arc;
 
 use model::{
-    Code, Error, Result, Type, Value,
+    Code, Error, Result, Type,
     catalog::{Change, Expected, Object, ObjectId},
-    schema::{Column, ColumnDefault, IndexState, Table},
+    id::{ColumnNumber, IndexId, PartitionId},
+    port::{LockMode, Lockable},
+    schema::{Column, ColumnDefault, IndexState, Kind, Table},
     types::Typmod,
 };
 use sqlparser::ast;
 
 use super::{
-    changed_table,
+    TableLock, changed_table,
     drop::{Dropping, depends},
     last,
+    retype::Retype,
     table::{Builder, quote, visible},
 };
 use crate::{
     bind::{self, Found, types::find_type, unsupported},
     eval,
     execute::Cancel,
-    functions::{Volatility, cast},
+    functions::Volatility,
     session::Session,
 };
 
@@ -254,18 +257,13 @@ impl Session {
 
     /// Writes every row of a table again.
     async fn rewrite(&mut self, table: &Table, assignment: &str, cancel: &Cancel) -> Result<u64> {
-        let schema =
-            self.current_catalog().schema(table.schema).map(|schema| schema.name.clone()).unwrap_or_default();
-        let text = format!("UPDATE {}.{} SET {assignment}", quote(&schema), quote(&table.name));
+        let text = format!("UPDATE {} SET {assignment}", self.qualified(table));
         self.run_alone(&text, cancel).await
     }
 
     /// How many rows meet a condition.
     async fn count_where(&mut self, table: &Table, condition: &str, cancel: &Cancel) -> Result<bool> {
-        let schema =
-            self.current_catalog().schema(table.schema).map(|schema| schema.name.clone()).unwrap_or_default();
-        let text =
-            format!("SELECT 1 FROM {}.{} WHERE {condition} LIMIT 1", quote(&schema), quote(&table.name));
+        let text = format!("SELECT 1 FROM {} WHERE {condition} LIMIT 1", self.qualified(table));
         Ok(self.run_alone(&text, cancel).await? > 0)
     }
 
@@ -291,13 +289,6 @@ impl Session {
         if table.partition_by.contains(&number) {
             return Err(Error::unsupported("a partition column cannot be dropped", "Make a new table."));
         }
-        let key = table.key();
-        if key.is_some_and(|key| key.parts.iter().any(|part| part.column == number)) {
-            return Err(Error::unsupported(
-                "a column of the primary key cannot be dropped",
-                "Make a new table with another key.",
-            ));
-        }
         let mut dropping = Dropping::new(&catalog, cascade);
         let reads =
             catalog.views().any(|view| view.depends_on.contains(&table.id) && view.query.contains(name));
@@ -315,6 +306,12 @@ impl Session {
             dropping.views_on(table.id, "table", &table.name)?;
         }
         let mut after = (*table).clone();
+        let refers = |key: &model::schema::ForeignKey| key.parent_columns.contains(&number);
+        let what = format!("column {name} of table {}", table.name);
+        self.release_children(&table, &mut after, &mut dropping.change, refers, &what, cascade)?;
+        if table.key().is_some_and(|key| key.parts.iter().any(|part| part.column == number)) {
+            give_up_key(&mut after)?;
+        }
         after.indexes.retain(|index| !index.parts.iter().any(|part| part.column == number));
         after.foreign_keys.retain(|key| !key.columns.contains(&number));
         let columns = visible(&table);
@@ -390,7 +387,8 @@ impl Session {
     async fn rename_constraint(&mut self, table: &Arc<Table>, old: &str, new: &str) -> Result<()> {
         let mut after = (**table).clone();
         let mut found = false;
-        for index in after.indexes.iter_mut().filter(|index| index.constraint && index.name == old) {
+        for index in after.indexes.iter_mut().filter(|index| index.constraint.is_some() && index.name == old)
+        {
             index.name = new.to_owned();
             found = true;
         }
@@ -418,14 +416,40 @@ impl Session {
         if not_valid {
             return Err(unsupported("NOT VALID", "Constraints are checked when they are added."));
         }
-        let names = self.current_names();
-        if matches!(constraint, ast::TableConstraint::PrimaryKey(_)) && self.has_rows(table).await? {
-            return Err(Error::unsupported(
-                "a primary key cannot be added to a table with rows",
-                "Make a new table with the key and INSERT … SELECT the rows.",
-            ));
+        // Whether rows have a key of their own yet must not change until the catalog says which.
+        let lock = match constraint {
+            ast::TableConstraint::PrimaryKey(_) => self.lock_table(table).await?,
+            _ => None,
+        };
+        let added = self.add_constraint_under_lock(table, constraint, cancel).await;
+        if let Some(lock) = lock {
+            lock.release().await?;
         }
-        let mut builder = Builder::over((**table).clone());
+        added
+    }
+
+    /// Keeps writers away from a table that lies in its schema's default partition: to the end of the open transaction, or
+    /// as long as what is answered is kept.
+    async fn lock_table(&mut self, table: &Table) -> Result<Option<TableLock>> {
+        if !self.is_transactional() {
+            return TableLock::take(self, table, self.lock_patience()).await.map(Some);
+        }
+        let partition = PartitionId::default_of(table.database, table.schema);
+        let locks = vec![(Lockable::Table(table.id), LockMode::Update)];
+        self.begin_statement().lock(&partition, locks, None).await?;
+        Ok(None)
+    }
+
+    async fn add_constraint_under_lock(
+        &mut self,
+        table: &Arc<Table>,
+        constraint: &ast::TableConstraint,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let names = self.current_names();
+        let has_rows = self.has_rows(table).await?;
+        let mut builder =
+            if has_rows { Builder::over_rows((**table).clone()) } else { Builder::over((**table).clone()) };
         builder.constraint(self, &names, constraint).await?;
         builder.finish_constraints(self, &names).await?;
         let mut after = builder.table;
@@ -446,7 +470,62 @@ impl Session {
         for key in after.foreign_keys.iter().skip(table.foreign_keys.len()) {
             self.check_parents(table, key, cancel).await?;
         }
-        self.change(changed_table(table, after)).await.map(drop)
+        let demanded: Vec<ColumnNumber> = (table.columns.iter().zip(&after.columns))
+            .filter(|(old, new)| new.not_null && !old.not_null)
+            .map(|(_, new)| new.number)
+            .collect();
+        self.check_no_nulls(table, &demanded, cancel).await?;
+        let stands_alone = !self.is_transactional();
+        let indexes: Vec<IndexId> =
+            after.indexes.iter().skip(table.indexes.len()).map(|index| index.id).collect();
+        let added = match self.change(changed_table(table, after)).await {
+            // A row that came between the look and the change; from the change on none comes.
+            Ok(_) if stands_alone => self.check_no_nulls(table, &demanded, cancel).await,
+            other => other.map(drop),
+        };
+        if stands_alone && added.is_err() {
+            self.take_constraints_back(table, &indexes, &demanded).await?;
+        }
+        added
+    }
+
+    /// Brings keys and demands on columns back to what a table had before.
+    async fn take_constraints_back(
+        &mut self,
+        before: &Table,
+        indexes: &[IndexId],
+        demanded: &[ColumnNumber],
+    ) -> Result<()> {
+        let catalog = self.current_catalog();
+        let Some(now) = catalog.table(before.id) else { return Ok(()) };
+        let mut after = (**now).clone();
+        after.primary_key = before.primary_key;
+        after.indexes.retain(|index| !indexes.contains(&index.id));
+        for number in demanded {
+            after.columns[usize::from(number.0) - 1].not_null = false;
+        }
+        if after == **now {
+            return Ok(());
+        }
+        self.change(changed_table(now, after)).await.map(drop)
+    }
+
+    /// `23502` if a row has a null in one of the columns.
+    async fn check_no_nulls(
+        &mut self,
+        table: &Table,
+        columns: &[ColumnNumber],
+        cancel: &Cancel,
+    ) -> Result<()> {
+        for number in columns {
+            let name = &table.column(*number).name;
+            if self.count_where(table, &format!("{} IS NULL", quote(name)), cancel).await? {
+                let message =
+                    format!("column \"{name}\" of relation \"{}\" contains null values", table.name);
+                return Err(Error::new(Code::NotNullViolation, message));
+            }
+        }
+        Ok(())
     }
 
     async fn check_parents(
@@ -457,7 +536,6 @@ impl Session {
     ) -> Result<()> {
         let catalog = self.current_catalog();
         let Some(parent) = catalog.table(key.parent) else { return Ok(()) };
-        let schema = catalog.schema(parent.schema).map(|schema| schema.name.clone()).unwrap_or_default();
         let own: Vec<String> = key.columns.iter().map(|number| quote(&table.column(*number).name)).collect();
         let pairs: Vec<String> = key
             .columns
@@ -474,10 +552,9 @@ impl Session {
             .collect();
         let present: Vec<String> = own.iter().map(|column| format!("{column} IS NOT NULL")).collect();
         let condition = format!(
-            "{} AND NOT EXISTS (SELECT 1 FROM {}.{} p WHERE {})",
+            "{} AND NOT EXISTS (SELECT 1 FROM {} p WHERE {})",
             present.join(" AND "),
-            quote(&schema),
-            quote(&parent.name),
+            self.qualified(parent),
             pairs.join(" AND ")
         );
         if self.count_where(table, &condition, cancel).await? {
@@ -486,6 +563,37 @@ impl Session {
                 table.name, key.name
             );
             return Err(Error::new(Code::ForeignKeyViolation, message));
+        }
+        Ok(())
+    }
+
+    /// Takes foreign keys away that refer to what is dropped of a table: with CASCADE only, else `2BP01`.
+    fn release_children(
+        &self,
+        table: &Table,
+        after: &mut Table,
+        change: &mut Change,
+        refers: impl Fn(&model::schema::ForeignKey) -> bool,
+        what: &str,
+        cascade: bool,
+    ) -> Result<()> {
+        let refers = |key: &model::schema::ForeignKey| key.parent == table.id && refers(key);
+        for child in self.current_catalog().tables() {
+            let Some(key) = child.foreign_keys.iter().find(|key| refers(key)) else { continue };
+            if child.id == table.id {
+                after.foreign_keys.retain(|key| !refers(key));
+                continue;
+            }
+            if !cascade {
+                let message = format!("cannot drop {what} because other objects depend on it");
+                let detail = format!("constraint {} on table {} depends on {what}", key.name, child.name);
+                return Err(depends(message, detail));
+            }
+            let mut without = (**child).clone();
+            without.foreign_keys.retain(|key| !refers(key));
+            let part = changed_table(child, without);
+            change.expect.extend(part.expect);
+            change.put.extend(part.put);
         }
         Ok(())
     }
@@ -499,41 +607,18 @@ impl Session {
     ) -> Result<()> {
         let mut after = (**table).clone();
         let mut change = Change::default();
-        if let Some(index) = table.indexes.iter().find(|index| index.constraint && index.name == name) {
-            if table.primary_key == Some(index.id) {
-                return Err(Error::unsupported(
-                    "a primary key cannot be dropped",
-                    "Rows lie under their key; make a new table.",
-                ));
-            }
+        if let Some(index) =
+            table.indexes.iter().find(|index| index.constraint.is_some() && index.name == name)
+        {
             let columns: Vec<_> = index.parts.iter().map(|part| part.column).collect();
-            let catalog = self.current_catalog();
-            for child in catalog.tables() {
-                let refers = |key: &model::schema::ForeignKey| {
-                    key.parent == table.id
-                        && key.parent_columns.len() == columns.len()
-                        && key.parent_columns.iter().all(|at| columns.contains(at))
-                };
-                let Some(key) = child.foreign_keys.iter().find(|key| refers(key)) else { continue };
-                if !cascade {
-                    let message = format!(
-                        "cannot drop constraint {name} on table {} because other objects depend on it",
-                        table.name
-                    );
-                    return Err(depends(
-                        message,
-                        format!("constraint {} on table {} depends on index {name}", key.name, child.name),
-                    ));
-                }
-                if child.id == table.id {
-                    after.foreign_keys.retain(|key| !refers(key));
-                } else {
-                    let mut without = (**child).clone();
-                    without.foreign_keys.retain(|key| !refers(key));
-                    let part = changed_table(child, without);
-                    change.expect.extend(part.expect);
-                    change.put.extend(part.put);
-                }
+            let refers = |key: &model::schema::ForeignKey| {
+                key.parent_columns.len() == columns.len()
+                    && key.parent_columns.iter().all(|at| columns.contains(at))
+            };
+            let what = format!("constraint {name} on table {}", table.name);
+            self.release_children(table, &mut after, &mut change, refers, &what, cascade)?;
+            if table.primary_key == Some(index.id) {
+                give_up_key(&mut after)?;
             }
             after.indexes.retain(|at| at.id != index.id);
         } else if table.checks.iter().any(|check| check.name == name) {
@@ -566,15 +651,14 @@ impl Session {
         let mut after = (**table).clone();
         match op {
             ast::AlterColumnOperation::SetNotNull => {
-                if self.count_where(table, &format!("{} IS NULL", quote(name)), cancel).await? {
-                    let message =
-                        format!("column \"{name}\" of relation \"{}\" contains null values", table.name);
-                    return Err(Error::new(Code::NotNullViolation, message));
-                }
+                self.check_no_nulls(table, &[column.number], cancel).await?;
                 after.columns[at].not_null = true;
             }
             ast::AlterColumnOperation::DropNotNull => {
-                if table.key().is_some_and(|key| key.parts.iter().any(|part| part.column == column.number)) {
+                if table
+                    .declared_key()
+                    .is_some_and(|key| key.parts.iter().any(|part| part.column == column.number))
+                {
                     return Err(Error::new(
                         Code::InvalidTableDefinition,
                         format!("column \"{name}\" is in a primary key"),
@@ -626,8 +710,6 @@ impl Session {
     ) -> Result<()> {
         let (ty, typmod) = find_type(data_type)?;
         let typmod = Typmod(typmod);
-        let in_key =
-            table.indexes.iter().any(|index| index.parts.iter().any(|part| part.column == column.number));
         let same_bytes = ty == column.data_type || (is_text(ty) && is_text(column.data_type));
         let wider = typmod.is_none()
             || (ty == column.data_type && typmod == column.typmod)
@@ -635,38 +717,19 @@ impl Session {
                 matches!((typmod.length(), column.typmod.length()), (Some(new), Some(old)) if new >= old && is_text(ty))
             };
         let rewrites = using.is_some() || !same_bytes || !wider;
+        // Whether there are rows must not change until the catalog has; partitioned tables are only looked at.
+        let lock =
+            if rewrites && table.partition_by.is_empty() { self.lock_table(table).await? } else { None };
         if rewrites && self.has_rows(table).await? {
-            if using.is_none()
-                && cast::find(column.data_type, ty)
-                    .is_none_or(|context| context == crate::functions::CastContext::Explicit)
-            {
-                let message = format!("column \"{}\" cannot be cast automatically to type {ty}", column.name);
-                let hint = format!("You might need to specify \"USING {}::{ty}\".", column.name);
-                return Err(Error::new(Code::DatatypeMismatch, message).with_hint(hint));
+            if let Some(lock) = lock {
+                lock.release().await?;
             }
-            // A narrower modifier of the same type: every row must fit as it is.
-            if using.is_none() && same_bytes {
-                let name = quote(&column.name);
-                let shown = ty.name_with(typmod);
-                if self
-                    .count_where(table, &format!("{name}::{shown} IS DISTINCT FROM {name}"), cancel)
-                    .await?
-                {
-                    let message = format!("value too long for type {shown}");
-                    return Err(Error::new(Code::StringDataRightTruncation, message));
-                }
-            } else {
-                return Err(Error::unsupported(
-                    format!("changing the type of column \"{}\" would rewrite the table", column.name),
-                    "Add a column of the new type, fill it with UPDATE, and drop the old one.",
-                ));
+            if using.is_none() && is_text(ty) && is_text(column.data_type) {
+                return self.narrow(table, column, ty, typmod, cancel).await;
             }
-        }
-        if in_key && !same_bytes && self.has_rows(table).await? {
-            return Err(Error::unsupported(
-                "the type of an indexed column cannot be changed",
-                "Drop the index first.",
-            ));
+            let value = using.map_or_else(|| quote(&column.name), ToString::to_string);
+            let retype = Retype { column: column.clone(), ty, typmod, value, is_given: using.is_some() };
+            return self.retype(table, &retype, cancel).await;
         }
         let mut after = (**table).clone();
         let changed = &mut after.columns[usize::from(column.number.0) - 1];
@@ -674,11 +737,43 @@ impl Session {
         changed.typmod = typmod;
         if !same_bytes {
             changed.missing = None;
-            if changed.missing.as_ref().is_some_and(Value::is_null) {
-                changed.missing = None;
-            }
         }
-        self.change(changed_table(table, after)).await.map(drop)
+        let changed = self.change(changed_table(table, after)).await.map(drop);
+        if let Some(lock) = lock {
+            lock.release().await?;
+        }
+        changed
+    }
+
+    /// A shorter limit for texts: every row must fit as it is.
+    async fn narrow(
+        &mut self,
+        table: &Arc<Table>,
+        column: &Column,
+        ty: Type,
+        typmod: Typmod,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let mut after = (**table).clone();
+        let changed = &mut after.columns[usize::from(column.number.0) - 1];
+        changed.data_type = ty;
+        changed.typmod = typmod;
+        let shown = ty.name_with(typmod);
+        let lock = if table.partition_by.is_empty() { self.lock_table(table).await? } else { None };
+        let name = quote(&column.name);
+        let too_long =
+            self.count_where(table, &format!("{name}::{shown} IS DISTINCT FROM {name}"), cancel).await;
+        let narrowed = match too_long {
+            Ok(true) => {
+                Err(Error::new(Code::StringDataRightTruncation, format!("value too long for type {shown}")))
+            }
+            Ok(false) => self.change(changed_table(table, after)).await.map(drop),
+            Err(error) => Err(error),
+        };
+        if let Some(lock) = lock {
+            lock.release().await?;
+        }
+        narrowed
     }
 
     pub(super) async fn alter_schema(&mut self, alter: &ast::AlterSchema) -> Result<()> {
@@ -705,6 +800,19 @@ impl Session {
         };
         self.change(change).await.map(drop)
     }
+}
+
+/// Rows keep the keys they have and new ones get row ids, which no key of columns is equal to: a row id begins with a zero
+/// byte for as long as microseconds since 1970 fit into seven, and no part of a key does.
+fn give_up_key(table: &mut Table) -> Result<()> {
+    if !table.partition_by.is_empty() || table.kind == Kind::Collection {
+        return Err(Error::unsupported(
+            format!("the primary key of table \"{}\" cannot be dropped", table.name),
+            "A partitioned table and a collection need theirs; make a new table.",
+        ));
+    }
+    table.primary_key = None;
+    Ok(())
 }
 
 fn is_text(ty: Type) -> bool {

@@ -142,7 +142,7 @@ impl Session {
                 self.need_owner(&names.catalog, table.owner, "index", &name)?;
                 let index =
                     table.find_index(*id).ok_or_else(|| Error::internal("an index without a descriptor"))?;
-                if index.constraint {
+                if index.constraint.is_some() {
                     let message = format!(
                         "cannot drop index {name} because constraint {name} on table {} requires it",
                         table.name

@@ -109,7 +109,7 @@ impl Session {
             parts,
             unique: *unique,
             nulls_not_distinct: *nulls_distinct == Some(false),
-            constraint: false,
+            constraint: None,
             predicate: predicate_column,
             predicate_text,
             state: IndexState::Building,
@@ -208,14 +208,8 @@ impl Session {
                     Some(ColumnDefault::Generated(_) | ColumnDefault::Identity { .. })
                 )
         }) {
-            let schema = self
-                .current_catalog()
-                .schema(before.schema)
-                .map(|schema| schema.name.clone())
-                .unwrap_or_default();
-            let quote = super::table::quote;
-            let column = quote(&first.name);
-            let text = format!("UPDATE {}.{} SET {column} = {column}", quote(&schema), quote(&before.name));
+            let column = super::table::quote(&first.name);
+            let text = format!("UPDATE {} SET {column} = {column}", self.qualified(before));
             let cancel = crate::execute::Cancel::new();
             self.run_alone(&text, &cancel).await?;
         }

@@ -26,10 +26,7 @@ const SAMPLE_PARTITIONS_MAX: usize = 16;
 impl Session {
     /// Whether a table has rows, in any partition.
     pub(super) async fn has_rows(&mut self, table: &Table) -> Result<bool> {
-        let schema =
-            self.current_catalog().schema(table.schema).map(|schema| schema.name.clone()).unwrap_or_default();
-        let quote = super::table::quote;
-        let text = format!("SELECT 1 FROM {}.{} LIMIT 1", quote(&schema), quote(&table.name));
+        let text = format!("SELECT 1 FROM {} LIMIT 1", self.qualified(table));
         Ok(self.run_alone(&text, &Cancel::new()).await? > 0)
     }
 

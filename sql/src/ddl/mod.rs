@@ -8,13 +8,15 @@
 //!
 //! Not here: how rows reach a new index (`Dispatch::build_index`).
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use model::{
     Code, Error, Result,
     access::{Object as Right, Privilege},
     catalog::{Catalog, Change, Expected, Object, ObjectId},
-    id::{RoleId, SchemaId, TableId},
+    command::LockSet,
+    id::{IndexId, PartitionId, RoleId, SchemaId, TableId},
+    port::{Dispatch, LockMode, LockRequest, Lockable, Wait},
     schema::{IndexState, Table},
 };
 use sqlparser::ast;
@@ -31,6 +33,7 @@ mod comment;
 mod drop;
 mod index;
 mod maintain;
+mod retype;
 mod role;
 mod sequence;
 mod table;
@@ -218,7 +221,7 @@ impl Session {
                     } else {
                         error
                     };
-                    self.remove_index(table.id, index.id).await?;
+                    remove_index(self.dispatch().as_ref(), table.id, index.id).await?;
                     return Err(error);
                 }
             }
@@ -226,15 +229,13 @@ impl Session {
         Ok(())
     }
 
-    /// Takes a failed index away again.
-    async fn remove_index(&mut self, table: TableId, index: model::id::IndexId) -> Result<()> {
-        let catalog = self.dispatch().catalog();
-        let Some(found) = catalog.table(table) else { return Ok(()) };
-        let mut without = (**found).clone();
-        without.indexes.retain(|at| at.id != index);
-        let change = changed_table(found, without);
-        self.dispatch().change_catalog(change).await?;
-        Ok(())
+    /// A table's name as statements about it are written.
+    fn qualified(&self, table: &Table) -> String {
+        if table.temporary.is_some() {
+            return format!("pg_temp.{}", table::quote(&table.name));
+        }
+        let schema = self.current_catalog().schema(table.schema).map(|schema| schema.name.clone());
+        format!("{}.{}", table::quote(&schema.unwrap_or_default()), table::quote(&table.name))
     }
 
     /// The schema in which a new object is made, and its name.
@@ -336,6 +337,72 @@ impl Session {
             return Ok(());
         }
         Err(Error::new(code, format!("{kind} \"{name}\" already exists")))
+    }
+}
+
+/// Finishes indexes whose building was broken off by the end of an earlier process; those that cannot be are taken away.
+pub(crate) async fn finish_indexes(dispatch: &dyn Dispatch) -> Result<()> {
+    for table in dispatch.catalog().tables() {
+        for index in table.indexes.iter().filter(|index| index.state == IndexState::Building) {
+            match dispatch.build_index(table.id, index.id).await {
+                Err(error) if error.code() == Code::UniqueViolation => {
+                    remove_index(dispatch, table.id, index.id).await?;
+                }
+                built => drop(built?),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes a failed index away again.
+async fn remove_index(dispatch: &dyn Dispatch, table: TableId, index: IndexId) -> Result<()> {
+    let catalog = dispatch.catalog();
+    let Some(found) = catalog.table(table) else { return Ok(()) };
+    let mut without = (**found).clone();
+    without.indexes.retain(|at| at.id != index);
+    dispatch.change_catalog(changed_table(found, without)).await.map(drop)
+}
+
+/// A table's lock that a definition holds beside any transaction; given back when it is released or dropped.
+struct TableLock {
+    dispatch: Arc<dyn Dispatch>,
+    partition: PartitionId,
+    set: Option<LockSet>,
+}
+
+impl TableLock {
+    /// Takes the lock: no writer of the table goes on until it is given back.
+    fn take(session: &Session, table: &Table, wait: Duration) -> impl Future<Output = Result<Self>> + use<> {
+        let (dispatch, partition) =
+            (session.dispatch(), PartitionId::default_of(table.database, table.schema));
+        let (id, locks) = (session.session_id(), vec![(Lockable::Table(table.id), LockMode::Update)]);
+        async move {
+            let set = dispatch.begin_locks(&partition, id).await?;
+            let lock = Self { dispatch, partition: partition.clone(), set: Some(set) };
+            lock.dispatch.lock(LockRequest { partition, set, locks, wait: Wait::For(wait) }).await?;
+            Ok(lock)
+        }
+    }
+
+    async fn release(mut self) -> Result<()> {
+        match self.set.take() {
+            Some(set) => self.dispatch.unlock(&self.partition, set, None).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for TableLock {
+    fn drop(&mut self) {
+        let Some(set) = self.set.take() else { return };
+        let released = self.dispatch.unlock(&self.partition, set, None);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                // Without an answer the set dies with the session.
+                let _ = released.await;
+            });
+        }
     }
 }
 

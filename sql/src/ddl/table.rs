@@ -6,8 +6,8 @@ use model::{
     id::{ColumnNumber, IndexId, SchemaId, SequenceId, TableId},
     key::KeyPart,
     schema::{
-        Check, Column, ColumnDefault, ForeignKey, Index, IndexPart, IndexState, Kind, Referential, Sequence,
-        Table,
+        Check, Column, ColumnDefault, ForeignKey, Index, IndexPart, IndexState, KeyConstraint, Kind,
+        Referential, Sequence, Table,
     },
     types::Typmod,
 };
@@ -41,16 +41,29 @@ impl Session {
         check_plain(create)?;
         let names = self.current_names();
         let path = bind::path_of(&create.name)?;
-        let (schema, name) = self.place(&names, &path)?;
+        let temporary =
+            create.temporary || path.first().is_some_and(|first| path.len() == 2 && first == "pg_temp");
+        let (schema, name) =
+            if temporary { self.place_temporary(&names, &path)? } else { self.place(&names, &path)? };
+        if !temporary && create.on_commit.is_some() {
+            let message = "ON COMMIT can only be used on temporary tables";
+            return Err(Error::new(Code::InvalidTableDefinition, message));
+        }
         let tag = if create.query.is_some() { "SELECT" } else { "CREATE TABLE" };
-        if names.catalog.find_relation(schema, &name).is_some() {
+        let taken = if temporary {
+            names.catalog.find_temporary(self.session_id(), &name)
+        } else {
+            names.catalog.find_relation(schema, &name)
+        };
+        if taken.is_some() {
             self.exists_already(create.if_not_exists, Code::DuplicateTable, "relation", &name)?;
             return Ok(if create.query.is_some() { "CREATE TABLE AS".to_owned() } else { tag.to_owned() });
         }
         if let Some(query) = &create.query {
-            return self.create_table_as(create, query, schema, name, cancel).await;
+            return self.create_table_as(create, query, schema, name, temporary, cancel).await;
         }
         let mut builder = Builder::new(self, &names, schema, name).await?;
+        builder.table.temporary = temporary.then(|| self.session_id());
         if let Some(ast::CreateTableLikeKind::Plain(like) | ast::CreateTableLikeKind::Parenthesized(like)) =
             &create.like
         {
@@ -69,9 +82,25 @@ impl Session {
             builder.constraint(self, &names, constraint).await?;
         }
         builder.finish_constraints(self, &names).await?;
+        let id = builder.table.id;
         let change = builder.into_change()?;
         self.change(change).await?;
+        if temporary {
+            self.note_temporary(id, on_commit(create));
+        }
         Ok(tag.to_owned())
+    }
+
+    /// The schema in whose partition a temporary table lies, and its name.
+    fn place_temporary(&self, names: &Names, path: &[String]) -> Result<(SchemaId, String)> {
+        match path {
+            [name] => Ok((names.creation_schema()?, name.clone())),
+            [schema, name] if schema == "pg_temp" => Ok((names.creation_schema()?, name.clone())),
+            _ => Err(Error::new(
+                Code::InvalidTableDefinition,
+                "cannot create temporary relation in non-temporary schema",
+            )),
+        }
     }
 
     async fn create_table_as(
@@ -80,6 +109,7 @@ impl Session {
         query: &ast::Query,
         schema: SchemaId,
         name: String,
+        temporary: bool,
         cancel: &Cancel,
     ) -> Result<String> {
         let names = self.current_names();
@@ -93,6 +123,7 @@ impl Session {
             return Err(Error::new(Code::UndefinedParameter, "there is no parameter $1"));
         }
         let mut builder = Builder::new(self, &names, schema, name).await?;
+        builder.table.temporary = temporary.then(|| self.session_id());
         for (at, (output, id)) in bound.outputs.iter().enumerate() {
             let info = bound.columns.get(*id);
             let renamed = create.columns.get(at).map(|column| bind::fold(&column.name));
@@ -107,6 +138,9 @@ impl Session {
         builder.options(&create.table_options)?;
         let change = builder.into_change()?;
         self.change(change).await?;
+        if temporary {
+            self.note_temporary(table_id, on_commit(create));
+        }
         let with_data =
             create.with_data.as_ref().is_none_or(|with| !with.to_string().to_uppercase().contains("NO DATA"));
         let mut rows = 0;
@@ -129,8 +163,7 @@ impl Session {
     async fn fill_table(&mut self, table: TableId, query: &str, cancel: &Cancel) -> Result<u64> {
         let catalog = self.current_catalog();
         let found = catalog.table(table).ok_or_else(|| Error::internal("a new table is not there"))?;
-        let schema = catalog.schema(found.schema).map(|schema| schema.name.clone()).unwrap_or_default();
-        let text = format!("INSERT INTO {}.{} {query}", quote(&schema), quote(&found.name));
+        let text = format!("INSERT INTO {} {query}", self.qualified(found));
         self.run_alone(&text, cancel).await
     }
 
@@ -281,6 +314,8 @@ pub(super) struct Builder {
     checks: Vec<(Option<String>, String)>,
     foreign: Vec<ast::ForeignKeyConstraint>,
     used_names: Vec<String>,
+    /// The table has rows, which lie under the key they have.
+    filled: bool,
 }
 
 impl Builder {
@@ -302,6 +337,7 @@ impl Builder {
             checks: Vec::new(),
             foreign_keys: Vec::new(),
             feed: true,
+            temporary: None,
             comment: None,
         };
         Ok(Self::over(table))
@@ -317,7 +353,13 @@ impl Builder {
             checks: Vec::new(),
             foreign: Vec::new(),
             used_names: Vec::new(),
+            filled: false,
         }
+    }
+
+    /// A builder that goes on with a table whose rows stay where they are.
+    pub(super) fn over_rows(table: Table) -> Self {
+        Self { filled: true, ..Self::over(table) }
     }
 
     fn like(&mut self, session: &Session, names: &Names, like: &ast::CreateTableLike) -> Result<()> {
@@ -328,6 +370,7 @@ impl Builder {
             let mut copy = column.clone();
             copy.comment = None;
             copy.missing = None;
+            copy.moved = None;
             if !defaults {
                 copy.default = None;
             } else if matches!(copy.default, Some(ColumnDefault::Identity { .. })) {
@@ -398,7 +441,7 @@ impl Builder {
     }
 
     fn set_primary(&mut self, name: Option<String>, columns: Vec<ColumnNumber>) -> Result<()> {
-        if self.primary.is_some() || self.table.primary_key.is_some() {
+        if self.primary.is_some() || self.table.declared_key().is_some() {
             let message = format!("multiple primary keys for table \"{}\" are not allowed", self.table.name);
             return Err(Error::new(Code::InvalidTableDefinition, message));
         }
@@ -560,13 +603,15 @@ impl Builder {
                 let at = usize::from(number.0) - 1;
                 self.table.columns[at].not_null = true;
             }
-            let id = self.add_index(session, name, columns, true, false, true).await?;
-            self.table.primary_key = Some(id);
+            let id = self.add_index(session, name, columns, false, KeyConstraint::Primary).await?;
+            if !self.filled {
+                self.table.primary_key = Some(id);
+            }
         }
         for (name, columns, nulls_not_distinct) in std::mem::take(&mut self.unique) {
             let base = format!("{}_{}_key", self.table.name, self.joined(&columns));
             let name = self.pick_name(names, name, base);
-            self.add_index(session, name, columns, true, nulls_not_distinct, true).await?;
+            self.add_index(session, name, columns, nulls_not_distinct, KeyConstraint::Unique).await?;
         }
         for (name, text) in std::mem::take(&mut self.checks) {
             self.add_check(session, names, name, text)?;
@@ -578,15 +623,13 @@ impl Builder {
         Ok(())
     }
 
-    #[allow(clippy::fn_params_excessive_bools)]
     async fn add_index(
         &mut self,
         session: &Session,
         name: String,
         columns: Vec<ColumnNumber>,
-        unique: bool,
         nulls_not_distinct: bool,
-        constraint: bool,
+        constraint: KeyConstraint,
     ) -> Result<IndexId> {
         for number in &columns {
             let column = self.table.column(*number);
@@ -599,7 +642,7 @@ impl Builder {
             .filter(|number| !columns.contains(number))
             .map(|number| self.table.column(*number).name.as_str())
             .collect();
-        if unique && !missing.is_empty() {
+        if !missing.is_empty() {
             return Err(Error::unsupported(
                 format!(
                     "unique constraint on partitioned table \"{}\" must include all partitioning columns",
@@ -613,9 +656,9 @@ impl Builder {
             id,
             name,
             parts: columns.into_iter().map(|column| IndexPart { column, order: KeyPart::ASC }).collect(),
-            unique,
+            unique: true,
             nulls_not_distinct,
-            constraint,
+            constraint: Some(constraint),
             predicate: None,
             predicate_text: None,
             state: IndexState::Ready,
@@ -748,7 +791,7 @@ impl Builder {
         }
         let mut parent_columns = Vec::new();
         if referred_columns.is_empty() {
-            let key = parent.key().ok_or_else(|| {
+            let key = parent.declared_key().ok_or_else(|| {
                 Error::new(
                     Code::UndefinedObject,
                     format!("there is no primary key for referenced table \"{}\"", parent.name),
@@ -857,6 +900,7 @@ pub(super) fn plain_column(name: String, data_type: Type, typmod: Typmod) -> Col
         missing: None,
         hidden: false,
         dropped: false,
+        moved: None,
         comment: None,
     }
 }
@@ -918,19 +962,23 @@ pub(super) fn quote(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// What becomes of a temporary table at a commit: none if it stays, else whether it is dropped or only emptied.
+fn on_commit(create: &ast::CreateTable) -> Option<bool> {
+    match create.on_commit {
+        None | Some(ast::OnCommit::PreserveRows) => None,
+        Some(ast::OnCommit::DeleteRows) => Some(false),
+        Some(ast::OnCommit::Drop) => Some(true),
+    }
+}
+
 /// Refuses forms of CREATE TABLE that mean nothing here.
 fn check_plain(create: &ast::CreateTable) -> Result<()> {
-    if create.temporary {
-        return Err(unsupported("CREATE TEMPORARY TABLE", "Use a table in a schema of its own."));
-    }
     let plain = !create.or_replace
         && !create.external
-        && create.global.is_none()
         && !create.transient
         && create.clone.is_none()
         && create.inherits.is_none()
         && create.partition_of.is_none()
-        && create.on_commit.is_none()
         && create.order_by.is_none()
         && create.cluster_by.is_none()
         && create.clustered_by.is_none()

@@ -86,6 +86,11 @@ impl Session {
             described.push((name, info.ty, info.typmod));
         }
         let depends_on: BTreeSet<TableId> = bound.access.iter().map(|access| access.relation).collect();
+        let is_temporary =
+            |id: &TableId| names.catalog.table(*id).is_some_and(|table| table.temporary.is_some());
+        if depends_on.iter().any(is_temporary) {
+            return Err(unsupported("a view on a temporary table", "Use a table that stays."));
+        }
         let qualified = self.qualify(query)?;
         let existing = names.catalog.find_relation(schema, &view_name);
         let (id, expect, comment, owner) = match existing {

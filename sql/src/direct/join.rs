@@ -57,8 +57,7 @@ impl DirectJoin {
             JoinKind::Left => true,
             _ => return None,
         };
-        let pure =
-            |expr: &Expr| !expr.any(&mut |expr| matches!(expr.kind, Kind::Subquery(_) | Kind::Outer(_)));
+        let pure = |expr: &Expr| super::is_pure(expr);
         if residual.is_some() || !project.iter().flatten().all(pure) {
             return None;
         }

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use model::{
     Error, Result, Type, Value,
-    id::{ColumnNumber, PartitionId},
+    id::{ColumnNumber, IndexId, PartitionId},
     key,
     port::{Dispatch, Reply},
-    read::At,
+    read::{At, Stored},
     row::RowView,
     schema::{IndexPart, Table},
     value::Timestamp,
@@ -31,6 +31,7 @@ use crate::{
     context::Context,
     eval,
     expr::{Expr, Kind},
+    functions::Volatility,
     plan::{Access, Keys, Node, Partitions, Plan, ScanColumn},
 };
 
@@ -39,6 +40,8 @@ use crate::{
 pub(crate) struct Direct {
     table: Arc<Table>,
     partition: PartitionId,
+    /// The unique index that the key is of; none for the rows' own.
+    index: Option<IndexId>,
     parts: Vec<IndexPart>,
     key: Vec<Expr>,
     /// What the scan gives.
@@ -59,15 +62,17 @@ impl Direct {
             },
             _ => return None,
         };
-        let Access::Keys { index: None, keys: Keys::List(keys) } = &scan.access else { return None };
+        let Access::Keys { index, keys: Keys::List(keys) } = &scan.access else { return None };
         let [key] = &keys[..] else { return None };
+        // Found through an index, the row's own key is not at hand.
+        if index.is_some() && scan.columns.contains(&ScanColumn::Key) {
+            return None;
+        }
         let simple = |expr: &Expr| matches!(expr.kind, Kind::Parameter(_) | Kind::Constant(_));
-        let pure =
-            |expr: &Expr| !expr.any(&mut |expr| matches!(expr.kind, Kind::Subquery(_) | Kind::Outer(_)));
         if !key.iter().all(simple) || !matches!(scan.partitions, Partitions::Default) {
             return None;
         }
-        if !scan.filter.iter().all(pure) || !project.iter().flatten().all(pure) {
+        if !scan.filter.iter().all(is_pure) || !project.iter().flatten().all(is_pure) {
             return None;
         }
         // Columns that are only picked are read in the order in which they are given.
@@ -78,14 +83,16 @@ impl Direct {
             }
             (project, _) => (scan.columns.clone(), project),
         };
-        let direct = Self::of(&scan.table, scan.table.key()?.parts.clone(), columns);
-        Some(Self { key: key.clone(), filter: scan.filter.clone(), project, ..direct })
+        let parts = index.map_or_else(|| scan.table.key(), |id| scan.table.find_index(id))?.parts.clone();
+        let direct = Self::of(&scan.table, parts, columns);
+        Some(Self { index: *index, key: key.clone(), filter: scan.filter.clone(), project, ..direct })
     }
 
-    /// Columns of one row of a table, whose key is given when it is read.
+    /// Columns of one row of a table, whose own key is given when it is read.
     fn of(table: &Arc<Table>, parts: Vec<IndexPart>, columns: Vec<ScanColumn>) -> Self {
         Self {
             partition: PartitionId::default_of(table.database, table.schema),
+            index: None,
             parts,
             table: table.clone(),
             key: Vec::new(),
@@ -123,9 +130,22 @@ impl Direct {
         &self.table
     }
 
+    /// Whether the key is the row's own, and not that of an index.
+    pub(crate) fn is_by_own_key(&self) -> bool {
+        self.index.is_none()
+    }
+
     /// Reads the row.
     pub(crate) fn get(&self, dispatch: &dyn Dispatch, key: &[u8], at: &At) -> Reply<Option<Bytes>> {
-        dispatch.get(&self.partition, self.table.id, key, at)
+        if self.index.is_none() {
+            return dispatch.get(&self.partition, self.table.id, key, at);
+        }
+        let keys = vec![Bytes::copy_from_slice(key)];
+        let first = |found: Vec<Option<Stored>>| found.into_iter().flatten().next().map(|stored| stored.row);
+        match dispatch.get_many(&self.partition, self.table.id, self.index, keys, at) {
+            Reply::Now(answer) => Reply::Now(answer.map(|answer| answer.map(first))),
+            Reply::Later(answer) => Reply::later(async move { answer.await.map(first) }),
+        }
     }
 
     /// What the statement gives for a stored row; none if the filter leaves it out.
@@ -181,4 +201,9 @@ impl Direct {
             view.column(usize::from(number.0) - 1, ty).map_err(|error| Error::internal(error.to_string()))?;
         Ok(stored.unwrap_or_else(|| column.missing.clone().unwrap_or(Value::Null)))
     }
+}
+/// Whether an expression needs nothing but a row. What is volatile may have to wait for sequence numbers or for the clock.
+fn is_pure(expr: &Expr) -> bool {
+    expr.volatility() != Volatility::Volatile
+        && !expr.any(&mut |expr| matches!(expr.kind, Kind::Subquery(_) | Kind::Outer(_)))
 }

@@ -58,7 +58,8 @@ pub(super) struct Unique {
 impl Unique {
     pub(super) fn new(table: &Arc<Table>, runtime: &Runtime) -> Self {
         let secondary = table.indexes.iter().filter(|index| {
-            index.unique && Some(index.id) != table.primary_key && index.state != IndexState::Invalid
+            // What is still being built is not asked: `apply` judges by it all the same.
+            index.unique && Some(index.id) != table.primary_key && index.state == IndexState::Ready
         });
         Self {
             indexes: secondary.cloned().collect(),

@@ -14,7 +14,7 @@ use model::{Code, Error, Result, Type, Value, key::KeyPart, value::Array};
 use super::{Operator, Runtime, collect, open, types_of};
 use crate::{
     batch::{Batch, Column, concat, key},
-    context::is_reservation,
+    context::{Pauses, is_reservation},
     eval::Scope,
     expr::{Expr, Kind, Query, SubqueryKind},
     functions::{Operator as Function, Volatility},
@@ -222,12 +222,24 @@ impl Expressions {
     }
 }
 
-/// Evaluates one expression for one row, reserving sequence numbers as they are needed.
+/// Evaluates one expression for one row, reserving sequence numbers and waiting as it asks for.
 pub(crate) async fn evaluate_patiently(runtime: &Runtime, expr: &Expr, row: &[Value]) -> Result<Value> {
+    let mut pauses_over = 0;
     loop {
-        match runtime.evaluate(|scope| scope.value(expr, row)) {
-            Err(error) if is_reservation(&error) => runtime.reserve.reserve().await?,
-            result => return result,
+        let (result, pause) = runtime.evaluate(|scope| {
+            scope.context.pauses = Pauses::after(pauses_over);
+            let result = scope.value(expr, row);
+            Ok((result, scope.context.pauses.take()))
+        })?;
+        match (result, pause) {
+            (Err(_), Some((pause, over))) => {
+                // Whoever cancels the statement drops this wait.
+                tokio::time::sleep(pause).await;
+                runtime.cancel.check()?;
+                pauses_over = over;
+            }
+            (Err(error), None) if is_reservation(&error) => runtime.reserve.reserve().await?,
+            (result, _) => return result,
         }
     }
 }

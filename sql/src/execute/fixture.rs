@@ -21,7 +21,7 @@ use model::{
     port::{BoxFuture, Dispatch, LockRequest, Lockable, Locked, Reply},
     read::{At, Page, ReadPoint, Scan, Stored},
     row,
-    schema::{Column, Index, IndexPart, IndexState, Kind, Table},
+    schema::{Column, Index, IndexPart, IndexState, KeyConstraint, Kind, Table},
     time::{Clock, Timestamp},
     value,
 };
@@ -398,6 +398,8 @@ pub(crate) fn context(catalog: Arc<Catalog>) -> Context {
         database: DATABASE,
         search_path: Arc::from(["public".to_owned()]),
         process_id: 1,
+        pauses: crate::context::Pauses::default(),
+        temporary: None,
         parameters: Vec::new(),
         settings: Arc::new(Still),
         sequences: Arc::new(Still),
@@ -461,6 +463,7 @@ pub(crate) fn table(id: u32, name: &str, columns: &[(&str, Type, bool)]) -> Tabl
             missing: None,
             hidden: false,
             dropped: false,
+            moved: None,
             comment: None,
         })
         .collect();
@@ -474,11 +477,15 @@ pub(crate) fn table(id: u32, name: &str, columns: &[(&str, Type, bool)]) -> Tabl
         version: 1,
         columns,
         primary_key: Some(IndexId(id + 1)),
-        indexes: vec![index(id + 1, &format!("{name}_pkey"), 1, true)],
+        indexes: vec![Index {
+            constraint: Some(KeyConstraint::Primary),
+            ..index(id + 1, &format!("{name}_pkey"), 1, true)
+        }],
         partition_by: Vec::new(),
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         feed: true,
+        temporary: None,
         comment: None,
     }
 }
@@ -491,7 +498,7 @@ pub(crate) fn index(id: u32, name: &str, column: u16, unique: bool) -> Index {
         parts: vec![IndexPart { column: ColumnNumber(column), order: KeyPart::ASC }],
         unique,
         nulls_not_distinct: false,
-        constraint: unique,
+        constraint: unique.then_some(KeyConstraint::Unique),
         predicate: None,
         predicate_text: None,
         state: IndexState::Ready,

@@ -165,10 +165,11 @@ fn comment(context: &Context, object: u32, part: i64) -> Value {
     let found = if let Some(table) = catalog.table(TableId(object)) {
         match u16::try_from(part) {
             Ok(0) => table.comment.clone(),
-            Ok(number) if usize::from(number) <= table.columns.len() => {
-                table.column(model::id::ColumnNumber(number)).comment.clone()
+            Ok(number) => {
+                let column = table.columns.iter().find(|column| column.place().0 == number);
+                column.and_then(|column| column.comment.clone())
             }
-            _ => None,
+            Err(_) => None,
         }
     } else if let Some(view) = catalog.view(TableId(object)) {
         view.comment.clone()

@@ -24,6 +24,7 @@ const F: Type = Type::Float8;
 
 pub(super) fn define(d: &mut Definitions) {
     clock(d);
+    overlaps(d);
     of_dates(d);
     of_times(d);
     of_timestamps(d);
@@ -81,6 +82,58 @@ fn clock(d: &mut Definitions) {
 /// The transaction's time on the session's local clock.
 fn local(context: &Context) -> Timestamp {
     context.text.zone.to_local(context.now)
+}
+
+/// OVERLAPS: each side is two ends in any order, or one and how long it goes on.
+fn overlaps(d: &mut Definitions) {
+    for of in [TS, TZ, T] {
+        for (first, second) in [(of, of), (of, IV), (IV, of), (IV, IV)] {
+            let overlaps = d.scalar("overlaps", [of, first, of, second], Type::Bool, |context, a| {
+                let first = side(context, &a[0], &a[1])?;
+                let second = side(context, &a[2], &a[3])?;
+                Ok(meet(first, second).map_or(Value::Null, Value::Bool))
+            });
+            overlaps.lenient().stable();
+        }
+    }
+}
+
+/// The ends of one side, the earlier first, a missing one last; none if both are missing.
+fn side(context: &Context, start: &Value, end: &Value) -> Result<Option<(i64, Option<i64>)>> {
+    let end = match (start, end) {
+        (Value::Null, Value::Interval(_)) => Value::Null,
+        (Value::Time(start), Value::Interval(by)) => Value::Time(start.add_interval(*by)),
+        (Value::Timestamp(start), Value::Interval(by)) => Value::Timestamp(start.add_interval(*by)?),
+        (Value::Timestamptz(start), Value::Interval(by)) => {
+            Value::Timestamptz(start.add_interval_in(*by, &context.text.zone)?)
+        }
+        (_, end) => end.clone(),
+    };
+    let micros = |value: &Value| match value {
+        Value::Time(at) => Some(at.micros()),
+        Value::Timestamp(at) | Value::Timestamptz(at) => Some(at.micros()),
+        _ => None,
+    };
+    Ok(match (micros(start), micros(&end)) {
+        (None, None) => None,
+        (Some(only), None) | (None, Some(only)) => Some((only, None)),
+        (Some(start), Some(end)) => Some((start.min(end), Some(start.max(end)))),
+    })
+}
+
+/// Whether two sides have a moment in common, ends left out; unknown if a missing end decides.
+fn meet(first: Option<(i64, Option<i64>)>, second: Option<(i64, Option<i64>)>) -> Option<bool> {
+    let (mut first, mut second) = (first?, second?);
+    if first.0 > second.0 {
+        (first, second) = (second, first);
+    }
+    if first.0 == second.0 {
+        return first.1.and(second.1).map(|_| true);
+    }
+    match first.1? {
+        end if second.0 < end => Some(true),
+        _ => second.1.map(|_| false),
+    }
 }
 
 fn of_dates(d: &mut Definitions) {

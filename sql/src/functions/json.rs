@@ -23,10 +23,11 @@ pub(super) fn define(d: &mut Definitions) {
     searching(d);
     building(d);
     changing(d);
+    of_records(d);
     sets(d);
 }
 
-fn document(value: &Value) -> &Jsonb {
+pub(super) fn document(value: &Value) -> &Jsonb {
     match value {
         Value::Jsonb(document) => document,
         other => unreachable!("resolution gave a jsonb, not {:?}", other.natural_type()),
@@ -181,6 +182,61 @@ pub(super) fn key_text(context: &Context, value: &Value) -> Result<String> {
             Err(refuse("key value must be scalar, not array, composite, or json"))
         }
         other => Ok(super::text::display(context, other)),
+    }
+}
+
+/// The names under which what the binder itself calls stands among the functions; no client can write them.
+pub(super) const NAMED_ROW: &str = "row to json";
+pub(super) const FIELD_AS: &str = "json field as";
+
+fn of_records(d: &mut Definitions) {
+    d.scalar(NAMED_ROW, [Accepts::Exact(TEXTS), Accepts::Any], J, |context, a| {
+        let mut out = String::from("{");
+        for (index, (name, value)) in array_of(&a[0]).values().iter().zip(&a[1..]).enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            to_jsonb(context, name)?.root().write_text(&mut out);
+            out.push(':');
+            write_json(context, value, &mut out)?;
+        }
+        out.push('}');
+        Ok(Value::Json(out.into()))
+    })
+    .variadic()
+    .lenient()
+    .stable();
+    for of in [J, B] {
+        d.scalar(FIELD_AS, [of, T, I], T, |context, a| {
+            let source = parsed(&a[0])?;
+            let Node::Object(object) = source.root() else {
+                return Err(refuse("cannot make a record of JSON that is no object"));
+            };
+            let oid = u32::try_from(int(&a[2])).ok().and_then(Type::from_oid);
+            in_type(context, object.get(text(&a[1])), oid.unwrap_or(T))
+        })
+        .stable();
+    }
+}
+
+/// A node as a value of a type: null as null, an array's elements one by one, anything else read from its text.
+fn in_type(context: &Context, node: Option<Node<'_>>, of: Type) -> Result<Value> {
+    let Some(node) = node.filter(|node| !matches!(node, Node::Null)) else { return Ok(Value::Null) };
+    match (of, node) {
+        (Type::Json | Type::Jsonb, node) => {
+            let document = node.to_jsonb();
+            Ok(if of == Type::Jsonb { Value::Jsonb(document) } else { give(Some(node), &Value::Null) })
+        }
+        (Type::Array(element), Node::Array(items)) => {
+            let values: Result<Vec<Value>> =
+                items.iter().map(|item| in_type(context, Some(item), element.as_type())).collect();
+            Ok(Value::Array(std::sync::Arc::new(model::value::Array::from_values(element, values?))))
+        }
+        (Type::Array(_), _) => Err(Error::new(Code::InvalidTextRepresentation, "expected JSON array")),
+        (of, node) => {
+            let text = node.as_text().unwrap_or_default();
+            Ok(model::value::text_io::parse(of, model::types::Typmod::NONE, &text, &context.text)?)
+        }
     }
 }
 

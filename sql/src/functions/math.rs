@@ -393,7 +393,7 @@ fn numerics(d: &mut Definitions) {
     for name in ["log", "log10"] {
         d.scalar(name, [N], N, |_, a| give(numeric(&a[0]).log10()));
     }
-    d.scalar("log", [N, N], N, |_, a| give(numeric(&a[0]).log(numeric(&a[1]))));
+    d.scalar("log", [N, N], N, |_, a| give(numeric(&a[1]).log(numeric(&a[0]))));
     for name in ["power", "pow"] {
         d.scalar(name, [N, N], N, |_, a| give(numeric(&a[0]).power(numeric(&a[1]))));
     }
@@ -403,6 +403,7 @@ fn numerics(d: &mut Definitions) {
     d.scalar("lcm", [N, N], N, |_, a| give(numeric(&a[0]).lcm(numeric(&a[1]))));
     d.scalar("scale", [N], Type::Int4, |_, a| Ok(scale_or_null(numeric(&a[0]).scale())));
     d.scalar("min_scale", [N], Type::Int4, |_, a| Ok(scale_or_null(numeric(&a[0]).min_scale())));
+    d.scalar("numeric_inc", [N], N, |_, a| give(numeric(&a[0]).add(&Numeric::from(1_i64))));
     d.scalar("trim_scale", [N], N, |_, a| Ok(Value::Numeric(numeric(&a[0]).trim_scale())));
     d.scalar("factorial", [Type::Int8], N, |_, a| factorial(int(&a[0])));
 }

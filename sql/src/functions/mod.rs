@@ -28,7 +28,10 @@ pub mod compare;
 pub mod datetime;
 mod io;
 pub mod json;
+mod json_path;
 pub mod math;
+mod named;
+mod ordered_set;
 pub mod pattern;
 pub mod session;
 pub mod set;
@@ -197,6 +200,19 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
     definitions().functions.values().flatten()
 }
 
+/// What a row is as JSON: the names of its columns, then their values.
+pub(crate) fn named_row_to_json() -> &'static Function {
+    &find_functions(json::NAMED_ROW)[0]
+}
+
+/// A field of a JSON object in a type: the document, the key, the type's OID. The call's type is that type.
+pub(crate) fn json_field_as() -> &'static Function {
+    &find_functions(json::FIELD_AS)[0]
+}
+
+pub(crate) use named::arguments_of;
+pub(crate) use ordered_set::is_ordered_set;
+
 /// Every operator there is, for `pg_operator`.
 pub fn operators() -> impl Iterator<Item = &'static Operator> {
     definitions().operators.values().flatten()
@@ -221,7 +237,9 @@ fn definitions() -> &'static Definitions {
             compare::define,
             datetime::define,
             json::define,
+            json_path::define,
             math::define,
+            ordered_set::define,
             pattern::define,
             session::define,
             set::define,

@@ -1,13 +1,16 @@
 //! What a session knows: users, settings, sequences, identity, the server's name.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use model::{
-    Code, Error, Result, Type, Value, catalog::Relation, id::SequenceId, types::Scalar as Element,
-    value::Array,
+    Code, Error, Result, Type, Value,
+    catalog::Relation,
+    id::SequenceId,
+    types::Scalar as Element,
+    value::{Array, Timestamp},
 };
 
-use super::{Accepts, Definitions, boolean, int, text};
+use super::{Accepts, Definitions, boolean, float, int, text};
 use crate::context::{Context, NextValue, reservation};
 
 const T: Type = Type::Text;
@@ -47,11 +50,35 @@ pub(super) fn define(d: &mut Definitions) {
     for name in ["pg_advisory_unlock_all", "pg_notification_queue_usage_reset"] {
         d.scalar(name, (), Type::Void, |_, _| Ok(Value::text(""))).volatile();
     }
-    d.scalar("pg_sleep", [Type::Float8], Type::Void, |_, _| {
-        // An expression runs on a worker that others share: it cannot wait, and no operator waits for it yet.
-        Err(Error::unsupported("pg_sleep is not supported", "Wait in the client."))
+    sleep(d);
+}
+
+fn sleep(d: &mut Definitions) {
+    d.scalar("pg_sleep", [Type::Float8], Type::Void, |context, a| pause(context, float(&a[0]))).volatile();
+    d.scalar("pg_sleep_for", [Type::Interval], Type::Void, |context, a| {
+        let Value::Interval(length) = &a[0] else { return Ok(Value::Null) };
+        let until = context.clock.wall().add_interval_in(*length, &context.text.zone)?;
+        pause_until(context, until)
     })
     .volatile();
+    d.scalar("pg_sleep_until", [Type::Timestamptz], Type::Void, |context, a| {
+        let Value::Timestamptz(until) = &a[0] else { return Ok(Value::Null) };
+        pause_until(context, *until)
+    })
+    .volatile();
+}
+
+fn pause_until(context: &mut Context, until: Timestamp) -> Result<Value> {
+    let left = until.micros().saturating_sub(context.clock.wall().micros());
+    pause(context, left as f64 / 1e6)
+}
+
+/// Waits so many seconds, a year at most.
+fn pause(context: &mut Context, seconds: f64) -> Result<Value> {
+    const SECONDS_MAX: f64 = 365.0 * 86_400.0;
+    let seconds = if seconds > 0.0 { seconds.min(SECONDS_MAX) } else { 0.0 };
+    context.pauses.meet(Duration::from_secs_f64(seconds))?;
+    Ok(Value::text(""))
 }
 
 fn names(d: &mut Definitions) {
@@ -163,6 +190,12 @@ pub(crate) fn find_relation(context: &Context, name: &str) -> Result<Option<(Str
         [_, schema, relation] => (vec![schema.clone()], relation),
         _ => return Err(Error::new(Code::InvalidName, "invalid name syntax")),
     };
+    if let (Some(session), [_]) | (Some(session), ["pg_temp", _]) =
+        (context.temporary, &parts.iter().map(String::as_str).collect::<Vec<_>>()[..])
+        && let Some(found) = context.catalog.find_temporary(session, relation)
+    {
+        return Ok(Some(("pg_temp".to_owned(), found)));
+    }
     for schema in schemas {
         let Some(found) = context.catalog.find_schema(context.database, &schema) else { continue };
         if let Some(relation) = context.catalog.find_relation(found.id, relation) {

@@ -290,7 +290,10 @@ fn encoding(d: &mut Definitions) {
         let refuse = |message: String| Error::new(Code::ProgramLimitExceeded, message);
         match u32::try_from(int(&a[0])) {
             Ok(0) => Err(refuse("null character not permitted".to_owned())),
-            Err(_) => Err(Error::new(Code::ProgramLimitExceeded, "character number must be positive")),
+            Err(_) if int(&a[0]) < 0 => {
+                Err(Error::new(Code::InvalidParameterValue, "character number must be positive"))
+            }
+            Err(_) => Err(refuse(format!("requested character too large for encoding: {}", int(&a[0])))),
             Ok(number) => match char::from_u32(number) {
                 Some(letter) => give(letter.to_string()),
                 None => Err(refuse(format!("requested character too large for encoding: {number}"))),
@@ -755,6 +758,12 @@ impl Specifier {
 }
 
 fn of_bytes(d: &mut Definitions) {
+    d.scalar("position", [B, B], I, |_, a| {
+        let (whole, part) = (bytes(&a[0]), bytes(&a[1]));
+        let place =
+            if part.is_empty() { Some(0) } else { whole.windows(part.len()).position(|at| at == part) };
+        Ok(Value::Int4(place.map_or(0, |at| count(at) + 1)))
+    });
     d.scalar("get_byte", [B, I], I, |_, a| {
         let place = byte_place(bytes(&a[0]), int(&a[1]))?;
         Ok(Value::Int4(i32::from(bytes(&a[0])[place])))

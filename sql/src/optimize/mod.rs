@@ -1,4 +1,4 @@
-//! Rules: a logical plan becomes a cheaper one of the same meaning. One rule per file, applied in the order of [`optimize`].
+//! Rules: a logical plan becomes a cheaper one of the same meaning. One rule per file, applied in the order of [`optimize`], [`fold`] before them.
 //!
 //! Invariants:
 //! - A rule changes neither rows nor their order where an order was asked for; which columns a plan gives, and their
@@ -7,7 +7,7 @@
 //!
 //! Not here: access paths and strategies (`plan::lower`), estimates (`cost`).
 
-use model::Result;
+use model::{Error, Result};
 
 use crate::{
     context::Context,
@@ -25,14 +25,14 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-/// Applies all rules.
-pub(crate) fn optimize(
-    mut plan: Logical,
-    columns: &mut Columns,
-    statistics: &Statistics,
-    context: &mut Context,
-) -> Result<Logical> {
-    fold::fold(&mut plan, context);
+/// Computes what depends on nothing; the error is that of the first constant that cannot be, as [`fold::failure`] says.
+pub(crate) fn fold(plan: &mut Logical, context: &mut Context) -> Option<Error> {
+    fold::fold(plan, context);
+    fold::failure(plan, context)
+}
+
+/// Applies all other rules.
+pub(crate) fn optimize(plan: Logical, columns: &mut Columns, statistics: &Statistics) -> Result<Logical> {
     let plan = checked("inline", plan, |plan| inline::inline(plan, columns));
     let plan = checked("factor", plan, factor::factor);
     let plan = checked("decorrelate", plan, |plan| decorrelate::decorrelate(plan, columns, statistics));

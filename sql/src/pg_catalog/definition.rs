@@ -4,7 +4,7 @@ use model::{
     Type,
     catalog::Catalog,
     id::{ColumnNumber, IndexId},
-    schema::{ColumnDefault, ForeignKey, Index, Referential, Table},
+    schema::{ColumnDefault, ForeignKey, Index, KeyConstraint, Referential, Table},
 };
 
 use super::derived_oid;
@@ -22,8 +22,9 @@ pub(crate) enum Constraint<'a> {
 impl<'a> Constraint<'a> {
     /// All constraints of a table.
     pub(crate) fn of(table: &'a Table) -> Vec<Self> {
-        let keyed = table.indexes.iter().filter(|index| index.constraint).map(|index| {
-            if table.primary_key == Some(index.id) { Self::Primary(index) } else { Self::Unique(index) }
+        let keyed = table.indexes.iter().filter_map(|index| match index.constraint? {
+            KeyConstraint::Primary => Some(Self::Primary(index)),
+            KeyConstraint::Unique => Some(Self::Unique(index)),
         });
         let checks = table.checks.iter().map(Self::Check);
         let foreign = table.foreign_keys.iter().map(Self::Foreign);

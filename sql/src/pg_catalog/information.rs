@@ -85,7 +85,8 @@ pub(super) const RELATIONS: &[Relation] = &[
             };
             let mut out = Vec::new();
             for table in tables(context) {
-                out.push(row(schema_name(context, table.schema), &table.name, "BASE TABLE", true));
+                let kind = if table.temporary.is_some() { "LOCAL TEMPORARY" } else { "BASE TABLE" };
+                out.push(row(schema_name(context, table.schema), &table.name, kind, true));
             }
             for view in context.catalog.views().filter(|view| view.database == context.database) {
                 out.push(row(schema_name(context, view.schema), &view.name, "VIEW", false));
@@ -351,7 +352,7 @@ pub(super) const RELATIONS: &[Relation] = &[
                     let parent = context.catalog.table(key.parent);
                     let unique = parent.and_then(|parent| {
                         parent.indexes.iter().find(|index| {
-                            index.constraint
+                            index.constraint.is_some()
                                 && index
                                     .parts
                                     .iter()
@@ -556,7 +557,7 @@ fn column_of_table(context: &Context, table: &Table, column: &Column) -> Vec<Val
             schema: schema_name(context, table.schema),
             relation: &table.name,
             name: &column.name,
-            place: i32::from(column.number.0),
+            place: i32::from(column.place().0),
             data_type: column.data_type,
             typmod: column.typmod,
             not_null: column.not_null,

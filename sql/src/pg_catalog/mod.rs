@@ -137,21 +137,27 @@ pub(crate) fn namespaces(context: &Context) -> Vec<(u32, String, RoleId)> {
     system.into_iter().chain(ours).collect()
 }
 
-/// The tables of the session's database.
+/// The tables of the session's database; of the temporary ones its own.
 fn tables(context: &Context) -> Vec<std::sync::Arc<Table>> {
-    context.catalog.tables().filter(|table| table.database == context.database).cloned().collect()
+    let is_seen = |table: &&std::sync::Arc<Table>| {
+        table.database == context.database
+            && (table.temporary.is_none() || table.temporary == context.temporary)
+    };
+    context.catalog.tables().filter(is_seen).cloned().collect()
 }
 
 /// The columns a client may see, with their place in `pg_attribute`.
 fn columns_of(table: &Table) -> impl Iterator<Item = &Column> {
-    table.columns.iter().filter(|column| !column.hidden)
+    let mut columns: Vec<&Column> = table.columns.iter().filter(|column| !column.hidden).collect();
+    columns.sort_by_key(|column| column.place());
+    columns.into_iter()
 }
 
 /// The columns of an index as clients see them: hidden ones, which hold an expression's value, are 0.
 fn index_columns(table: &Table, index: &Index) -> Vec<i16> {
     let number = |part: &model::schema::IndexPart| {
         let column = table.column(part.column);
-        if column.hidden { 0 } else { column.number.0 as i16 }
+        if column.hidden { 0 } else { column.place().0 as i16 }
     };
     index.parts.iter().map(number).collect()
 }

@@ -115,7 +115,7 @@ pub(super) const RELATIONS: &[Relation] = &[
                         out.push(vec![
                             oid(derived_oid(table.id.0, "default", &column.number.to_string())),
                             oid(table.id.0),
-                            int2(column.number.0 as i16),
+                            int2(column.place().0 as i16),
                             text(expression),
                         ]);
                     }
@@ -252,7 +252,9 @@ pub(super) const RELATIONS: &[Relation] = &[
                         matches!(default, Some(ColumnDefault::Identity { sequence: at, .. }) if *at == sequence.id)
                     });
                     let kind = if identity { "i" } else { "a" };
-                    let number = int4(i32::from(column.0));
+                    let place =
+                        context.catalog.table(table).map_or(column, |table| table.column(column).place());
+                    let number = int4(i32::from(place.0));
                     out.push(vec![
                         class(),
                         oid(sequence.id.0),
@@ -301,6 +303,7 @@ struct Class<'a> {
     has_index: bool,
     has_rules: bool,
     has_triggers: bool,
+    temporary: bool,
 }
 
 fn class(at: &Class<'_>) -> Vec<Value> {
@@ -321,7 +324,7 @@ fn class(at: &Class<'_>) -> Vec<Value> {
         oid(0),
         flag(at.has_index),
         flag(false),
-        text("p"),
+        text(if at.temporary { "t" } else { "p" }),
         text(at.kind),
         int2(at.columns as i16),
         int2(at.checks as i16),
@@ -362,6 +365,7 @@ fn classes(context: &Context) -> Vec<Vec<Value>> {
             has_index: !table.indexes.is_empty(),
             has_rules: false,
             has_triggers: !table.foreign_keys.is_empty(),
+            temporary: table.temporary.is_some(),
         }));
         for index in &table.indexes {
             out.push(class(&Class {
@@ -376,6 +380,7 @@ fn classes(context: &Context) -> Vec<Vec<Value>> {
                 has_index: false,
                 has_rules: false,
                 has_triggers: false,
+                temporary: table.temporary.is_some(),
             }));
         }
     }
@@ -391,6 +396,7 @@ fn classes(context: &Context) -> Vec<Vec<Value>> {
         has_index: false,
         has_rules: kind == "v",
         has_triggers: false,
+        temporary: false,
     };
     for view in context.catalog.views().filter(|view| view.database == context.database) {
         out.push(class(&other(view.id.0, &view.name, view.schema.0, view.owner.0, "v", view.columns.len())));
@@ -478,7 +484,7 @@ fn attributes(context: &Context) -> Vec<Vec<Value>> {
     let mut out = Vec::new();
     for table in tables(context) {
         for column in columns_of(&table) {
-            let dropped_name = format!("........pg.dropped.{}........", column.number.0);
+            let dropped_name = format!("........pg.dropped.{}........", column.place().0);
             let (identity, generated) = match &column.default {
                 Some(ColumnDefault::Identity { always: true, .. }) => ("a", ""),
                 Some(ColumnDefault::Identity { always: false, .. }) => ("d", ""),
@@ -489,7 +495,7 @@ fn attributes(context: &Context) -> Vec<Vec<Value>> {
                 relation: table.id.0,
                 name: if column.dropped { &dropped_name } else { &column.name },
                 data_type: column.data_type,
-                number: column.number.0 as i16,
+                number: column.place().0 as i16,
                 typmod: column.typmod.0,
                 not_null: column.not_null && !column.dropped,
                 has_default: column.default.is_some() && identity.is_empty() && !column.dropped,
@@ -564,7 +570,7 @@ fn indexes(context: &Context) -> Vec<Vec<Value>> {
                 int2(columns.len() as i16),
                 flag(index.unique),
                 flag(index.nulls_not_distinct),
-                flag(table.primary_key == Some(index.id)),
+                flag(index.constraint == Some(model::schema::KeyConstraint::Primary)),
                 flag(false),
                 flag(true),
                 flag(false),
@@ -592,8 +598,11 @@ fn constraints(context: &Context) -> Vec<Vec<Value>> {
     let mut out = Vec::new();
     for table in tables(context) {
         for constraint in Constraint::of(&table) {
-            let numbers = |columns: &[model::id::ColumnNumber]| {
-                list(Element::Int2, columns.iter().map(|column| int2(column.0 as i16)).collect())
+            let numbers = |at: &model::schema::Table, columns: &[model::id::ColumnNumber]| {
+                list(
+                    Element::Int2,
+                    columns.iter().map(|column| int2(at.column(*column).place().0 as i16)).collect(),
+                )
             };
             let (index, parent, update, delete, parent_columns) = match constraint {
                 Constraint::Primary(index) | Constraint::Unique(index) => {
@@ -616,7 +625,7 @@ fn constraints(context: &Context) -> Vec<Vec<Value>> {
                         key.parent.0,
                         letter(key.on_update),
                         letter(key.on_delete),
-                        numbers(&key.parent_columns),
+                        parent.map_or(Value::Null, |parent| numbers(parent, &key.parent_columns)),
                     )
                 }
             };
@@ -640,7 +649,7 @@ fn constraints(context: &Context) -> Vec<Vec<Value>> {
                 flag(true),
                 int4(0),
                 flag(false),
-                if columns.is_empty() { Value::Null } else { numbers(&columns) },
+                if columns.is_empty() { Value::Null } else { numbers(&table, &columns) },
                 parent_columns,
                 Value::Null,
                 Value::Null,
@@ -679,7 +688,7 @@ fn descriptions(context: &Context) -> Vec<Vec<Value>> {
     for table in tables(context) {
         describe(table.id.0, 1259, 0, table.comment.as_ref());
         for column in columns_of(&table).filter(|column| !column.dropped) {
-            describe(table.id.0, 1259, i32::from(column.number.0), column.comment.as_ref());
+            describe(table.id.0, 1259, i32::from(column.place().0), column.comment.as_ref());
         }
         for index in &table.indexes {
             describe(index.id.0, 1259, 0, index.comment.as_ref());

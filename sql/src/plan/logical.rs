@@ -520,6 +520,24 @@ impl Logical {
         }
     }
 
+    /// This plan and everything inside it, plans of sub-queries among them.
+    pub fn for_each_inside(&self, visit: &mut dyn FnMut(&Logical)) {
+        visit(self);
+        self.for_each_expr(&mut |expr| {
+            expr.any(&mut |expr| {
+                if let Kind::Subquery(subquery) = &expr.kind
+                    && let crate::expr::Query::Logical(query) = &subquery.query
+                {
+                    query.for_each_inside(visit);
+                }
+                false
+            });
+        });
+        for input in self.inputs() {
+            input.for_each_inside(visit);
+        }
+    }
+
     /// Calls `visit` on every expression of this node, not of its inputs.
     pub fn for_each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         match self {

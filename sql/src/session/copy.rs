@@ -39,10 +39,10 @@ const CHUNK_BYTES: usize = 64 * 1024;
 pub(super) struct CopyIn {
     from: CopyFrom,
     statement: Arc<txn::Statement>,
-    /// The catalog that its rows are made by.
-    catalog: CatalogVersion,
     cancel: Cancel,
     deadline: Option<Instant>,
+    /// The catalog that it was planned under and its rows are made by.
+    under: CatalogVersion,
 }
 
 /// A COPY TO at work.
@@ -169,6 +169,7 @@ impl Session {
         if self.is_read_only() {
             return Err(super::run::read_only_error("COPY FROM"));
         }
+        let under = self.catalog().version();
         let (table, columns) = self.copied_table(copy, Privilege::Insert)?;
         if !options.atomic && self.transaction.is_some() {
             return Err(Error::new(
@@ -191,9 +192,8 @@ impl Session {
             from.allow_staging();
         }
         let format = CopyFormat { format: wire_format(&options), columns: columns.len() };
-        let catalog = self.catalog().version();
         let (cancel, deadline) = (cancel.clone(), portal.deadline);
-        self.copying = Some(Box::new(CopyIn { from, statement, catalog, cancel, deadline }));
+        self.copying = Some(Box::new(CopyIn { from, statement, cancel, deadline, under }));
         Ok(Executed::CopyIn(format))
     }
 
@@ -320,7 +320,7 @@ impl Session {
     /// Sends what an autocommit COPY has put in so far.
     async fn commit_copied(&mut self, copying: &mut CopyIn) -> Result<()> {
         if let Some((partition, loaded)) = copying.from.take_loaded() {
-            return self.commit_load(partition, loaded, copying.catalog).await;
+            return self.commit_load(partition, loaded, copying.under).await;
         }
         let writes = copying.statement.take_writes();
         match &mut self.transaction {
@@ -328,7 +328,7 @@ impl Session {
                 Arc::make_mut(&mut transaction.overlay).absorb(writes);
                 Ok(())
             }
-            None => match self.commit_each(writes).await? {
+            None => match self.commit_each(writes, copying.under).await? {
                 Committed::Done => Ok(()),
                 Committed::Again(error) => Err(error),
             },

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use model::{
     Code, Error, Result, Value,
     catalog::Catalog,
-    id::{DatabaseId, RoleId},
+    id::{DatabaseId, RoleId, SessionId, TableId},
     request::Column,
     time::Timestamp,
 };
@@ -53,6 +53,10 @@ pub struct Session {
     pub(super) copying: Option<Box<super::copy::CopyIn>>,
     /// Search path and text settings, as part of a plan's key, and of which generation of the settings.
     pub(super) plan_settings: Option<(u64, Arc<str>)>,
+    /// It made a temporary table.
+    pub(super) has_temporary: bool,
+    /// Temporary tables that are emptied (`false`) or dropped (`true`) at the next commit.
+    pub(super) on_commit: Vec<(TableId, bool)>,
     known: Mutex<Option<Known>>,
 }
 
@@ -126,6 +130,8 @@ impl Session {
             more_follows: false,
             copying: None,
             plan_settings: None,
+            has_temporary: false,
+            on_commit: Vec::new(),
             known: Mutex::default(),
         })
     }
@@ -196,7 +202,12 @@ impl Session {
         } else {
             self.known(&catalog).search_path
         };
-        Names { catalog, database: self.database, search_path }
+        Names { catalog, database: self.database, search_path, temporary: self.temporary() }
+    }
+
+    /// This session, if it has or had temporary tables.
+    pub(super) fn temporary(&self) -> Option<SessionId> {
+        self.has_temporary.then_some(self.login.session)
     }
 
     /// Text settings and the schemas of `search_path` that exist, kept until a setting or the catalog changes.
@@ -253,6 +264,8 @@ impl Session {
             current_user: self.current_user,
             database: self.database,
             process_id: self.login.process_id,
+            pauses: crate::context::Pauses::default(),
+            temporary: self.temporary(),
             parameters,
             settings: self.shared_settings.clone(),
             sequences: self.shared_numbers.clone(),
@@ -272,7 +285,10 @@ impl Session {
             return settings.clone();
         }
         let parts = ["search_path", "TimeZone", "DateStyle"].map(|name| self.settings.get(name));
-        let text: Arc<str> = format!("{}\u{1f}{}", parts.join("\u{1f}"), self.current_user.0).into();
+        // Whoever has temporary tables may mean them, and shares no plan.
+        let own = self.temporary().map(|session| session.0.to_string()).unwrap_or_default();
+        let parts = [parts.join("\u{1f}"), self.current_user.0.to_string(), own];
+        let text: Arc<str> = parts.join("\u{1f}").into();
         self.plan_settings = Some((generation, text.clone()));
         text
     }
@@ -306,6 +322,7 @@ impl Drop for Session {
         if let Some(transaction) = self.transaction.take() {
             transaction.abandon(&self.engine.dispatch);
         }
+        self.abandon_temporary();
     }
 }
 

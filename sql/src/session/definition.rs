@@ -6,7 +6,7 @@ use model::{
     Error, Result,
     access::{Object, Privilege},
     catalog::{Catalog, Change},
-    id::{DatabaseId, RoleId},
+    id::{DatabaseId, RoleId, SessionId, TableId},
     port::Dispatch,
 };
 
@@ -32,6 +32,15 @@ impl Session {
 
     pub(crate) fn database_id(&self) -> DatabaseId {
         self.database
+    }
+
+    pub(crate) fn session_id(&self) -> SessionId {
+        self.login.session
+    }
+
+    /// How long a lock is waited for.
+    pub(crate) fn lock_patience(&self) -> std::time::Duration {
+        self.lock_wait()
     }
 
     pub(crate) fn role(&self) -> RoleId {
@@ -106,6 +115,33 @@ impl Session {
         Ok(tag.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0))
     }
 
+    /// Notes a temporary table that this session made, and whether a commit empties (`false`) or drops (`true`) it.
+    pub(crate) fn note_temporary(&mut self, table: TableId, on_commit: Option<bool>) {
+        self.has_temporary = true;
+        self.plan_settings = None;
+        self.on_commit.extend(on_commit.map(|drops| (table, drops)));
+    }
+
+    /// Begins work of a definition that reads and writes rows under a catalog of its own, as a transaction.
+    pub(crate) fn begin_work(&mut self, catalog: Arc<Catalog>) {
+        self.ensure_transaction(false, true);
+        if let Some(transaction) = &mut self.transaction {
+            transaction.catalog = Some(catalog);
+        }
+    }
+
+    /// Ends it; what was written is sent.
+    pub(crate) async fn commit_work(&mut self) -> Result<()> {
+        self.commit().await
+    }
+
+    /// Ends it; what was written is forgotten.
+    pub(crate) async fn roll_back_work(&mut self) {
+        if !self.in_block() {
+            self.roll_back().await;
+        }
+    }
+
     /// Sets a sequence.
     pub(crate) async fn set_sequence(&mut self, id: model::id::SequenceId, value: i64) -> Result<()> {
         self.numbers.set_value(id, value, false).await
@@ -148,7 +184,8 @@ impl Session {
             return Ok(());
         }
         let writes = tables.iter().map(|table| model::command::Write::Truncate { table: *table }).collect();
-        match self.send(partition.clone(), Vec::new(), writes, None).await? {
+        let newest = self.dispatch().catalog().version();
+        match self.send(partition.clone(), Vec::new(), writes, None, newest).await? {
             model::command::Outcome::Applied(_) => Ok(()),
             model::command::Outcome::Rejected(rejection) => Err(self.rejection_error(&rejection)),
         }

@@ -153,6 +153,7 @@ impl Session {
             };
             let value = match (bytes.as_ref().map(AsRef::as_ref), format) {
                 (None, _) => Value::Null,
+                (Some(_), Format::Unknown(code)) => return Err(Format::unsupported(code)),
                 (Some(bytes), Format::Binary) => binary::decode_binary(*ty, bytes)?,
                 (Some(bytes), Format::Text) => {
                     let text = std::str::from_utf8(bytes)
@@ -168,6 +169,7 @@ impl Session {
             };
             values.push(value);
         }
+        check_constants(&prepared)?;
         let formats = match formats {
             [] => vec![Format::Text; width],
             [one] => vec![*one; width],
@@ -189,6 +191,7 @@ impl Session {
             None => Err(no_portal(name)),
             Some(portal) => {
                 portal.left = u64::try_from(max_rows).ok().filter(|rows| *rows > 0);
+                portal.given = 0;
                 portal.deadline =
                     self.settings.limits().statement.map(|limit| tokio::time::Instant::now() + limit);
                 self.step(name).await
@@ -219,6 +222,7 @@ impl Session {
         handle.end();
         match result {
             Ok(executed) => {
+                let executed = portal.counted(executed);
                 let finished = matches!(executed, Executed::Complete(_) | Executed::Empty);
                 // What ended its transaction has no portal any more.
                 let gone = finished && name == SIMPLE;
@@ -383,6 +387,7 @@ impl Session {
         if prepared.parameters.len() != statement.values.len() {
             return Err(Error::new(Code::UndefinedParameter, "there is no parameter $1"));
         }
+        check_constants(&prepared)?;
         let width = prepared.columns.as_ref().map_or(0, |columns| columns.len());
         let mut portal = Portal::new(prepared, statement.values.clone(), vec![Format::Text; width]);
         portal.deadline = self.settings.limits().statement.map(|limit| tokio::time::Instant::now() + limit);
@@ -406,6 +411,14 @@ fn drop_simple(session: &mut Session, name: &str) {
 /// Whether a plan takes parameters of just these types, so that it means what the text with its numbers meant.
 fn takes(prepared: &Prepared, types: &[Option<Type>]) -> bool {
     prepared.planned.is_some() && prepared.parameters.iter().zip(types).all(|(ty, given)| Some(*ty) == *given)
+}
+
+/// The error of a constant that has no value.
+fn check_constants(prepared: &Prepared) -> Result<()> {
+    match prepared.planned.as_ref().and_then(|planned| planned.failure.clone()) {
+        Some(failure) => Err(failure),
+        None => Ok(()),
+    }
 }
 
 fn no_portal(name: &str) -> Error {

@@ -35,7 +35,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::{Error, Type, Value, id::SessionId};
+use model::{Code, Error, Type, Value, id::SessionId};
 
 pub use model::request::Column;
 
@@ -85,6 +85,15 @@ pub enum Format {
     Text,
     /// As PostgreSQL's binary form.
     Binary,
+    /// A code that means nothing; refused where a value would travel so.
+    Unknown(i16),
+}
+
+impl Format {
+    /// `22023` for a code that means nothing.
+    pub fn unsupported(code: i16) -> Error {
+        Error::new(Code::InvalidParameterValue, format!("unsupported format code: {code}"))
+    }
 }
 
 /// What Bind carries. One format stands for all, none for text.
@@ -180,7 +189,9 @@ mod portal;
 mod run;
 pub(crate) mod scram;
 mod sequences;
+mod temporary;
 mod transaction;
 mod utility;
 
+pub(crate) use self::temporary::drop_leftovers;
 pub use self::{cancel::CancelHandle, core::Session, message::SimpleStatement, now::Got};

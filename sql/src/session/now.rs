@@ -87,7 +87,8 @@ impl Session {
     /// Execute of a portal that reads by keys and has not been run. Positive `rows_max` is a limit.
     pub fn execute_now(&mut self, name: &str, rows_max: i32) -> Option<Got<'_>> {
         let portal = self.portals.get(name)?;
-        if !matches!(portal.run, Run::Ready) || portal.cursor.is_some() {
+        let is_odd = portal.formats.iter().any(|format| matches!(format, Format::Unknown(_)));
+        if !matches!(portal.run, Run::Ready) || portal.cursor.is_some() || is_odd {
             return None;
         }
         let (values, count) = self.read_now(&portal.prepared, &portal.parameters, rows_max > 0)?;
@@ -138,6 +139,9 @@ impl Session {
         is_limited: bool,
     ) -> Option<(Vec<Value>, usize)> {
         let planned: &Arc<Planned> = prepared.planned.as_ref()?;
+        if planned.failure.is_some() {
+            return None;
+        }
         if planned.direct.is_none() && planned.join.is_none() && (planned.range.is_none() || is_limited) {
             return None;
         }
@@ -199,6 +203,11 @@ impl Session {
 
     /// A row as the transaction sees it.
     fn row_now(&self, direct: &Direct, key: &[u8], at: &At) -> Option<Option<Bytes>> {
+        // What the transaction wrote is found by the rows' own keys only.
+        let touches = |overlay: &crate::txn::Overlay| overlay.touches(direct.table().id);
+        if !direct.is_by_own_key() && self.transaction.as_ref().is_some_and(|it| touches(&it.overlay)) {
+            return None;
+        }
         let written = self
             .transaction
             .as_ref()

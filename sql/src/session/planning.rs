@@ -300,7 +300,8 @@ pub(super) fn finish(
 ) -> Result<Planned> {
     let bind::Bound { mut plan, mut columns, mut outputs, parameters, access, command, writes } = bound;
     name_objects(&mut plan, &mut columns, &mut outputs);
-    let plan = optimize::optimize(plan, &mut columns, statistics, context)?;
+    let failure = optimize::fold(&mut plan, context);
+    let plan = optimize::optimize(plan, &mut columns, statistics)?;
     let plan = lower::lower(plan, &columns, &outputs, statistics)?;
     let gives_rows = command == Command::Select || !outputs.is_empty();
     let described: Arc<[Column]> = outputs
@@ -330,6 +331,7 @@ pub(super) fn finish(
         join,
         range,
         program,
+        failure,
         catalog: catalog.version(),
     })
 }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::VecDeque};
 
 use model::Value;
 
-use super::{Format, Page, PortalDescription};
+use super::{Executed, Format, Page, PortalDescription};
 use crate::{
     batch::Batch,
     cache::Prepared,
@@ -19,6 +19,8 @@ pub(super) struct Portal {
     pub(super) run: Run,
     /// Rows still to give before it is suspended; none for all.
     pub(super) left: Option<u64>,
+    /// Rows given since the last Execute.
+    pub(super) given: u64,
     pub(super) deadline: Option<tokio::time::Instant>,
     /// `WITH HOLD`: outlives its transaction.
     pub(super) held: bool,
@@ -64,6 +66,7 @@ impl Portal {
             formats,
             run: Run::Ready,
             left: None,
+            given: 0,
             deadline: None,
             held: false,
             cursor: None,
@@ -79,6 +82,20 @@ impl Portal {
         cursor.position += rows.len();
         self.left = self.left.map(|left| left - rows.len() as u64);
         Some(rows)
+    }
+
+    /// Counts the rows of a step; the tag of a query tells those of the last Execute.
+    pub(super) fn counted(&mut self, step: Executed) -> Executed {
+        match step {
+            Executed::Rows(page) => {
+                self.given += page.len() as u64;
+                Executed::Rows(page)
+            }
+            Executed::Complete(tag) if tag.starts_with("SELECT ") && self.prepared.columns.is_some() => {
+                Executed::Complete(format!("SELECT {}", self.given))
+            }
+            other => other,
+        }
     }
 
     pub(super) fn is_running(&self) -> bool {

@@ -10,7 +10,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use model::{
     Code, Error, Result, Value,
     command::{Effect, Outcome, Rejection, Write},
-    id::ColumnNumber,
+    id::{CatalogVersion, ColumnNumber},
     read::At,
     schema::Table,
 };
@@ -147,7 +147,7 @@ impl Session {
             if let Some(update) = &planned.program
                 && self.transaction.is_none()
                 && !self.more_follows
-                && let Some(tag) = Box::pin(self.run_program(update, portal)).await?
+                && let Some(tag) = Box::pin(self.run_program(update, portal, planned.catalog)).await?
             {
                 portal.run = Run::Done(tag.clone().into());
                 return Ok(Executed::Complete(tag));
@@ -192,6 +192,10 @@ impl Session {
                 {
                     return Ok(None);
                 }
+                // What was written is found by its own key only.
+                if !direct.is_by_own_key() && transaction.overlay.touches(direct.table().id) {
+                    return Ok(None);
+                }
                 match transaction.overlay.get(direct.partition(), direct.table().id, &key) {
                     Some(row) => row.cloned(),
                     None => {
@@ -208,13 +212,18 @@ impl Session {
     }
 
     /// A row program by key, sent without reading first; none if the general way must be taken.
-    async fn run_program(&mut self, update: &DirectUpdate, portal: &Portal) -> Result<Option<String>> {
+    async fn run_program(
+        &mut self,
+        update: &DirectUpdate,
+        portal: &Portal,
+        under: CatalogVersion,
+    ) -> Result<Option<String>> {
         let mut context = self.context(self.engine.dispatch.catalog(), portal.parameters.clone());
         let Some((key, program)) = update.program(&mut context)? else {
             return Ok(Some("UPDATE 0".to_owned()));
         };
         let write = Write::Program { table: update.table().id, key: key.into(), program, returning: false };
-        match self.send(update.partition().clone(), Vec::new(), vec![write], None).await? {
+        match self.send(update.partition().clone(), Vec::new(), vec![write], None, under).await? {
             Outcome::Applied(receipt) => {
                 self.use_name();
                 let rows = match receipt.effects.first() {
@@ -284,7 +293,12 @@ impl Session {
         cancel: &Cancel,
     ) -> Result<Executed> {
         let mut tries = 0;
+        let mut planned = planned.clone();
         loop {
+            // A try may have found that its plan no longer fits the table.
+            if planned.catalog != self.catalog().version() {
+                planned = Box::pin(self.plan_again(portal)).await?;
+            }
             let statement = self.begin_statement();
             let runtime = self.runtime(&statement, portal.parameters.clone(), cancel.clone());
             let mut operator = execute::open(&planned.plan, &runtime)?;
@@ -301,7 +315,7 @@ impl Session {
             let writes = statement.take_writes();
             match &mut self.transaction {
                 Some(transaction) => Arc::make_mut(&mut transaction.overlay).absorb(writes),
-                None => match self.commit_statement(writes).await? {
+                None => match self.commit_statement(writes, planned.catalog).await? {
                     Committed::Done => {}
                     Committed::Again(error) => {
                         tries += 1;

@@ -249,7 +249,8 @@ impl Session {
         }
         self.end_said();
         self.settings.end(result.is_ok());
-        result
+        result?;
+        Box::pin(self.after_commit()).await
     }
 
     async fn commit_parts(
@@ -272,7 +273,9 @@ impl Session {
         if state.isolation == Isolation::Serializable {
             conditions.extend(state.read_conditions(&partition)?);
         }
-        let outcome = self.send(partition, conditions, writes, state.lock_set().map(|(_, set)| set)).await;
+        let newest = self.engine.dispatch.catalog().version();
+        let locks = state.lock_set().map(|(_, set)| set);
+        let outcome = self.send(partition, conditions, writes, locks, newest).await;
         let error = match outcome {
             Ok(Outcome::Applied(_)) => {
                 self.use_name();
@@ -288,15 +291,16 @@ impl Session {
         Err(error)
     }
 
-    /// Sends a command.
+    /// Sends a command that was planned under a catalog; one whose plan no longer fits its table is rejected.
     pub(super) async fn send(
         &mut self,
         partition: PartitionId,
         conditions: Vec<Condition>,
         writes: Vec<model::command::Write>,
         locks: Option<model::command::LockSet>,
+        under: CatalogVersion,
     ) -> Result<Outcome> {
-        let command = Command { locks, conditions, ..self.command(partition, writes) };
+        let command = Command { locks, conditions, catalog: under, ..self.command(partition, writes) };
         let wait = self.lock_wait();
         self.engine.dispatch.execute(command, wait).await
     }
@@ -354,7 +358,11 @@ impl Session {
     }
 
     /// Sends what an autocommit statement wrote.
-    pub(super) async fn commit_statement(&mut self, writes: Overlay) -> Result<Committed> {
+    pub(super) async fn commit_statement(
+        &mut self,
+        writes: Overlay,
+        under: CatalogVersion,
+    ) -> Result<Committed> {
         if writes.is_empty() {
             return Ok(Committed::Done);
         }
@@ -368,15 +376,15 @@ impl Session {
                 "SET keystead.multi_partition = 'each' to change each partition in a command of its own.",
             ));
         }
-        self.commit_each(writes).await
+        self.commit_each(writes, under).await
     }
 
     /// Sends what was written, one command per partition.
-    pub(super) async fn commit_each(&mut self, writes: Overlay) -> Result<Committed> {
+    pub(super) async fn commit_each(&mut self, writes: Overlay, under: CatalogVersion) -> Result<Committed> {
         for part in split(writes) {
             let (partition, (conditions, writes)) = txn::command_parts(part);
             let Some(partition) = partition.filter(|_| !writes.is_empty()) else { continue };
-            match self.send(partition, conditions, writes, None).await? {
+            match self.send(partition, conditions, writes, None, under).await? {
                 Outcome::Applied(Receipt { .. }) => {}
                 Outcome::Rejected(rejection) => {
                     let error = self.rejection_error(&rejection);

@@ -25,9 +25,8 @@ impl Session {
     pub(super) async fn utility_columns(&mut self, utility: &Utility) -> Result<Option<Arc<[Column]>>> {
         Ok(match utility {
             Utility::Show(Some(name)) => {
-                let known = self.settings.find(name).map(|_| name.clone());
-                let shown = known.ok_or_else(|| unrecognized(name))?;
-                Some(text_columns(&[&shown]))
+                self.settings.find(name).ok_or_else(|| unrecognized(name))?;
+                Some(text_columns(&[&crate::settings::spelling(name)]))
             }
             Utility::CommandStatus(_) => Some(text_columns(&["command_status"])),
             Utility::Show(None) => Some(text_columns(&["name", "setting", "description"])),
@@ -409,6 +408,7 @@ impl Session {
                 self.statements.clear();
                 self.portals.clear();
                 self.numbers.discard();
+                self.drop_temporary().await?;
                 "DISCARD ALL"
             }
             Discard::Plans => "DISCARD PLANS",
@@ -416,7 +416,10 @@ impl Session {
                 self.numbers.discard();
                 "DISCARD SEQUENCES"
             }
-            Discard::Temporary => "DISCARD TEMP",
+            Discard::Temporary => {
+                self.drop_temporary().await?;
+                "DISCARD TEMP"
+            }
         })
     }
 
@@ -693,7 +696,7 @@ impl Session {
                     Some(transaction) => Arc::make_mut(&mut transaction.overlay).absorb(writes),
                     None => {
                         if let super::transaction::Committed::Again(error) =
-                            self.commit_statement(writes).await?
+                            self.commit_statement(writes, planned.catalog).await?
                         {
                             return Err(error);
                         }

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use model::{
     access::{Grant, Grantee, Object as AccessObject, Privilege, Role},
     catalog::{Change, Expected, Object, ObjectId},
-    id::{ColumnNumber, DatabaseId, IndexId, RoleId, SchemaId, SequenceId, TableId},
+    id::{ColumnNumber, DatabaseId, IndexId, RoleId, SchemaId, SequenceId, SessionId, TableId},
     key::KeyPart,
     schema::{
-        Check, Column, ColumnDefault, Database, ForeignKey, Index, IndexPart, IndexState, Kind, Referential,
-        Schema, Sequence, Table, View,
+        Check, Column, ColumnDefault, Database, ForeignKey, Index, IndexPart, IndexState, KeyConstraint,
+        Kind, Referential, Schema, Sequence, Table, View,
     },
     types::Typmod,
 };
@@ -179,20 +179,23 @@ pub(super) fn put_table(out: &mut Vec<u8>, table: &Table) {
     out.put_varint(table.version);
     put_list(out, table.columns.iter(), put_column);
     put_option(out, table.primary_key, |out, id| out.put_varint(id.0.into()));
-    put_list(out, table.indexes.iter(), put_index);
+    put_list(out, table.indexes.iter(), |out, index| put_index(out, index, table.primary_key));
     put_numbers(out, &table.partition_by);
     put_list(out, table.checks.iter(), |out, check| {
         put_text(out, &check.name);
         put_text(out, &check.expression);
     });
     put_list(out, table.foreign_keys.iter(), put_foreign_key);
-    out.put_bool(table.feed);
+    out.push(u8::from(table.feed) | u8::from(table.temporary.is_some()) << 1);
+    if let Some(session) = table.temporary {
+        out.put_varint(session.0);
+    }
     put_comment(out, &table.comment);
 }
 
 pub(super) fn read_table(reader: &mut Reader<'_>) -> Result<Table> {
     read_version(reader, "the version of a table")?;
-    let table = Table {
+    let mut table = Table {
         id: TableId(reader.u32()?),
         database: DatabaseId(reader.u32()?),
         schema: SchemaId(reader.u32()?),
@@ -210,10 +213,27 @@ pub(super) fn read_table(reader: &mut Reader<'_>) -> Result<Table> {
         partition_by: read_numbers(reader)?,
         checks: reader.list(|reader| Ok(Check { name: reader.text()?, expression: reader.text()? }))?,
         foreign_keys: reader.list(read_foreign_key)?,
-        feed: reader.bool()?,
-        comment: reader.option(Reader::text)?,
+        feed: false,
+        temporary: None,
+        comment: None,
     };
+    let is_temporary = match reader.u8()? {
+        bits @ 0..=3 => {
+            table.feed = bits & 1 != 0;
+            bits & 2 != 0
+        }
+        bits => return reader.unknown("what kind of table", bits.into()),
+    };
+    if is_temporary {
+        table.temporary = Some(SessionId(reader.varint()?));
+    }
+    table.comment = reader.option(Reader::text)?;
     check_columns(reader, &table)?;
+    // The rows' own key is the primary key; its byte says only that there is a constraint.
+    let own = table.primary_key;
+    for index in table.indexes.iter_mut().filter(|index| own == Some(index.id)) {
+        index.constraint = Some(KeyConstraint::Primary);
+    }
     Ok(table)
 }
 
@@ -228,7 +248,8 @@ fn check_columns(reader: &Reader<'_>, table: &Table) -> Result<()> {
     });
     let partitioned = table.partition_by.iter().all(is_column);
     let referring = table.foreign_keys.iter().all(|key| key.columns.iter().all(is_column));
-    if numbered && indexed && partitioned && referring { Ok(()) } else { Err(reader.malformed()) }
+    let placed = table.columns.iter().filter_map(|column| column.moved.as_ref()).all(is_column);
+    if numbered && indexed && partitioned && referring && placed { Ok(()) } else { Err(reader.malformed()) }
 }
 
 fn put_column(out: &mut Vec<u8>, column: &Column) {
@@ -253,7 +274,10 @@ fn put_column(out: &mut Vec<u8>, column: &Column) {
         }
     });
     put_option(out, column.missing.as_ref(), |out, missing| value::put(out, missing, column.data_type));
-    out.put_bool(column.hidden);
+    out.push(u8::from(column.hidden) | u8::from(column.moved.is_some()) << 1);
+    if let Some(place) = column.moved {
+        out.put_varint(place.0.into());
+    }
     out.put_bool(column.dropped);
     put_comment(out, &column.comment);
 }
@@ -262,28 +286,38 @@ fn read_column(reader: &mut Reader<'_>) -> Result<Column> {
     let number = ColumnNumber(reader.u16()?);
     let name = reader.text()?;
     let data_type = value::read_type(reader)?;
+    let (typmod, not_null) = (Typmod(reader.i32()?), reader.bool()?);
+    let default = reader.option(|reader| {
+        Ok(match reader.u8()? {
+            1 => ColumnDefault::Expression(reader.text()?),
+            2 => ColumnDefault::Identity { sequence: SequenceId(reader.u32()?), always: reader.bool()? },
+            3 => ColumnDefault::Generated(reader.text()?),
+            kind => return reader.unknown("a column's default", kind.into()),
+        })
+    })?;
+    let missing = reader.option(|reader| value::read(reader, data_type))?;
+    let (hidden, is_moved) = match reader.u8()? {
+        bits @ 0..=3 => (bits & 1 != 0, bits & 2 != 0),
+        bits => return reader.unknown("a column's place", bits.into()),
+    };
+    let moved = if is_moved { Some(ColumnNumber(reader.u16()?)) } else { None };
+    let (dropped, comment) = (reader.bool()?, reader.option(Reader::text)?);
     Ok(Column {
         number,
         name,
         data_type,
-        typmod: Typmod(reader.i32()?),
-        not_null: reader.bool()?,
-        default: reader.option(|reader| {
-            Ok(match reader.u8()? {
-                1 => ColumnDefault::Expression(reader.text()?),
-                2 => ColumnDefault::Identity { sequence: SequenceId(reader.u32()?), always: reader.bool()? },
-                3 => ColumnDefault::Generated(reader.text()?),
-                kind => return reader.unknown("a column's default", kind.into()),
-            })
-        })?,
-        missing: reader.option(|reader| value::read(reader, data_type))?,
-        hidden: reader.bool()?,
-        dropped: reader.bool()?,
-        comment: reader.option(Reader::text)?,
+        typmod,
+        not_null,
+        default,
+        missing,
+        hidden,
+        dropped,
+        moved,
+        comment,
     })
 }
 
-fn put_index(out: &mut Vec<u8>, index: &Index) {
+fn put_index(out: &mut Vec<u8>, index: &Index, own_key: Option<IndexId>) {
     out.put_varint(index.id.0.into());
     put_text(out, &index.name);
     put_list(out, index.parts.iter(), |out, part| {
@@ -292,7 +326,12 @@ fn put_index(out: &mut Vec<u8>, index: &Index) {
     });
     out.put_bool(index.unique);
     out.put_bool(index.nulls_not_distinct);
-    out.put_bool(index.constraint);
+    out.push(match index.constraint {
+        None => 0,
+        Some(KeyConstraint::Unique) => 1,
+        Some(KeyConstraint::Primary) if own_key == Some(index.id) => 1,
+        Some(KeyConstraint::Primary) => 2,
+    });
     put_option(out, index.predicate, |out, column| out.put_varint(column.0.into()));
     put_option(out, index.predicate_text.as_deref(), put_text);
     out.push(match index.state {
@@ -317,7 +356,12 @@ fn read_index(reader: &mut Reader<'_>) -> Result<Index> {
         })?,
         unique: reader.bool()?,
         nulls_not_distinct: reader.bool()?,
-        constraint: reader.bool()?,
+        constraint: match reader.u8()? {
+            0 => None,
+            1 => Some(KeyConstraint::Unique),
+            2 => Some(KeyConstraint::Primary),
+            kind => return reader.unknown("a constraint of an index", kind.into()),
+        },
         predicate: reader.option(|reader| Ok(ColumnNumber(reader.u16()?)))?,
         predicate_text: reader.option(Reader::text)?,
         state: match reader.u8()? {

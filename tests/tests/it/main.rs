@@ -3,6 +3,7 @@
 mod cli;
 mod crash;
 mod damage;
+mod definitions;
 mod doors;
 mod faults;
 mod guarantees;

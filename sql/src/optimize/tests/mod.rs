@@ -29,7 +29,8 @@ use crate::{
 fn bound(memory: &Memory, text: &str) -> Bound {
     let catalog = memory.table_catalog();
     let mut context = context(Arc::clone(&catalog));
-    let names = Names { catalog, database: DATABASE, search_path: Arc::from(["public".to_owned()]) };
+    let search_path = Arc::from(["public".to_owned()]);
+    let names = Names { catalog, database: DATABASE, search_path, temporary: None };
     let parsed = parse::parse_one(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
     let Statement::Sql(statement) = &parsed.statement else { panic!("no SQL: {text}") };
     bind::bind(text, statement, &names, &mut context, Parameters::new(&[]))
@@ -40,9 +41,9 @@ fn bound(memory: &Memory, text: &str) -> Bound {
 fn optimized(memory: &Memory, statistics: &Statistics, text: &str) -> Bound {
     let mut bound = bound(memory, text);
     let mut context = context(memory.table_catalog());
-    let plan = std::mem::replace(&mut bound.plan, crate::plan::logical::Logical::one_row());
-    bound.plan =
-        super::optimize(plan, &mut bound.columns, statistics, &mut context).expect("rules do not fail");
+    let mut plan = std::mem::replace(&mut bound.plan, crate::plan::logical::Logical::one_row());
+    super::fold(&mut plan, &mut context);
+    bound.plan = super::optimize(plan, &mut bound.columns, statistics).expect("rules do not fail");
     bound
 }
 

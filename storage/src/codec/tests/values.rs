@@ -13,8 +13,8 @@ use model::{
     },
     key::KeyPart,
     schema::{
-        Check, Column, ColumnDefault, Database, ForeignKey, Index, IndexPart, IndexState, Kind, Referential,
-        Schema, Sequence, Table, View,
+        Check, Column, ColumnDefault, Database, ForeignKey, Index, IndexPart, IndexState, KeyConstraint,
+        Kind, Referential, Schema, Sequence, Table, View,
     },
     time::{LoggedTime, Timestamp},
     types::Typmod,
@@ -119,6 +119,7 @@ pub(super) fn table() -> Table {
                 missing: None,
                 hidden: false,
                 dropped: false,
+                moved: None,
                 comment: Some("the key".to_owned()),
             },
             Column {
@@ -131,6 +132,7 @@ pub(super) fn table() -> Table {
                 missing: Some(Value::Numeric(5i64.into())),
                 hidden: true,
                 dropped: true,
+                moved: None,
                 comment: None,
             },
         ],
@@ -144,7 +146,7 @@ pub(super) fn table() -> Table {
             }],
             unique: true,
             nulls_not_distinct: true,
-            constraint: true,
+            constraint: Some(KeyConstraint::Primary),
             predicate: Some(ColumnNumber(2)),
             predicate_text: Some("price > 0".to_owned()),
             state: IndexState::Building,
@@ -161,6 +163,7 @@ pub(super) fn table() -> Table {
             on_update: Referential::SetDefault,
         }],
         feed: true,
+        temporary: None,
         comment: Some("what was ordered".to_owned()),
     }
 }

@@ -54,6 +54,7 @@ fn column(number: u16, name: &str, data_type: Type, not_null: bool) -> Column {
         missing: None,
         hidden: false,
         dropped: false,
+        moved: None,
         comment: None,
     }
 }
@@ -65,7 +66,7 @@ pub(super) fn index(id: IndexId, column: u16, order: KeyPart, unique: bool) -> I
         parts: vec![IndexPart { column: ColumnNumber(column), order }],
         unique,
         nulls_not_distinct: false,
-        constraint: false,
+        constraint: None,
         predicate: None,
         predicate_text: None,
         state: IndexState::Ready,
@@ -101,6 +102,7 @@ pub(super) fn table() -> Table {
         checks: Vec::new(),
         foreign_keys: Vec::new(),
         feed: true,
+        temporary: None,
         comment: None,
     }
 }

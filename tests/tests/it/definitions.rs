@@ -1,0 +1,157 @@
+//! Changes of a table that has rows: while others write it, and when the process is killed in the middle.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use tests::keystead::Keystead;
+use tests::wire::{self, Wire};
+
+use crate::subject::{Subject, is_oracle};
+
+fn run(wire: &mut Wire, sql: &str) {
+    let reply = wire.query(sql).unwrap();
+    assert!(reply.error.is_none(), "{sql}: {:?}", reply.error);
+}
+
+fn scalar(wire: &mut Wire, sql: &str) -> String {
+    let reply = wire.query(sql).unwrap();
+    reply.scalar().unwrap_or_else(|| panic!("{sql}: {:?}", reply.error)).to_owned()
+}
+
+/// No write is lost and none is refused while a column changes its type under it.
+#[test]
+fn a_column_changes_its_type_while_it_is_written() {
+    let subject = Subject::start();
+    let mut wire = subject.connect();
+    run(&mut wire, "CREATE TABLE busy (id int PRIMARY KEY, n int NOT NULL)");
+    run(&mut wire, "CREATE INDEX busy_n ON busy (n)");
+    run(&mut wire, "INSERT INTO busy SELECT g, 0 FROM generate_series(1, 2000) g");
+    let (address, done) = (subject.address(), AtomicBool::new(false));
+    let written: i64 = thread::scope(|scope| {
+        let writers: Vec<_> = (1..=4)
+            .map(|writer| {
+                let (address, done) = (&address, &done);
+                scope.spawn(move || {
+                    let mut wire = Wire::connect(address).unwrap();
+                    let mut count = 0;
+                    while !done.load(Ordering::Relaxed) {
+                        run(
+                            &mut wire,
+                            &format!("UPDATE busy SET n = n + 1 WHERE id = {}", writer + count % 50),
+                        );
+                        count += 1;
+                    }
+                    count
+                })
+            })
+            .collect();
+        let types = ["bigint", "numeric(20,2)", "int", "bigint"];
+        let changes =
+            types.map(|ty| wire.query(&format!("ALTER TABLE busy ALTER COLUMN n TYPE {ty}")).unwrap());
+        done.store(true, Ordering::Relaxed);
+        for change in changes {
+            assert!(change.error.is_none(), "{:?}", change.error);
+        }
+        writers.into_iter().map(|writer| writer.join().expect("a writer")).sum()
+    });
+    assert_eq!(scalar(&mut wire, "SELECT sum(n) FROM busy"), written.to_string());
+    let (by_index, by_scan) =
+        ("SELECT count(*) FROM busy WHERE n = 0", "SELECT count(*) FROM busy WHERE n + 0 = 0");
+    assert_eq!(scalar(&mut wire, by_index), scalar(&mut wire, by_scan));
+}
+
+/// After a kill at any time the table is as it was before or as it became, rows and keys included.
+#[test]
+fn a_kill_in_the_middle_of_a_definition_leaves_the_old_table_or_the_new_one() {
+    if is_oracle() {
+        return;
+    }
+    let mut server = Keystead::start().unwrap();
+    let mut wire = server.connect().unwrap();
+    run(&mut wire, "CREATE TABLE survivor (id int, n int, t text)");
+    run(&mut wire, "INSERT INTO survivor SELECT g, g * 2, 'row ' || g FROM generate_series(1, 20000) g");
+    for round in 0..12_u64 {
+        let now = scalar(
+            &mut wire,
+            "SELECT format_type(atttypid, -1) FROM pg_attribute WHERE attrelid = 'survivor'::regclass AND attname = 'n'",
+        );
+        let to = if now == "integer" { "text" } else { "int USING n::int" };
+        let change = if round % 3 == 2 {
+            "ALTER TABLE survivor ADD PRIMARY KEY (id)".to_owned()
+        } else {
+            format!("ALTER TABLE survivor ALTER COLUMN n TYPE {to}")
+        };
+        // Each round the kill comes later; what it meets is up to the machine.
+        let mut other = server.connect().unwrap();
+        wire.send(&wire::query(&change)).unwrap();
+        for _ in 0..100 * round {
+            run(&mut other, "SELECT 1");
+        }
+        server.kill().unwrap();
+        server.restart().unwrap();
+        wire = server.connect().unwrap();
+        // What was being built is finished, or given up.
+        while scalar(&mut wire, "SELECT count(*) FROM pg_index WHERE NOT indisvalid") != "0" {
+            thread::yield_now();
+        }
+        assert_eq!(
+            scalar(&mut wire, "SELECT count(*) FROM survivor WHERE n::int = id * 2 AND t = 'row ' || id"),
+            "20000",
+            "round {round}: {change}"
+        );
+        let keys =
+            scalar(&mut wire, "SELECT count(*) FROM pg_constraint WHERE conrelid = 'survivor'::regclass");
+        let twice = wire.query("INSERT INTO survivor VALUES (7, NULL, NULL)").unwrap();
+        match keys.as_str() {
+            "0" => {
+                assert_eq!(twice.code(), "", "round {round}");
+                run(&mut wire, "DELETE FROM survivor WHERE t IS NULL");
+            }
+            _ => {
+                assert_eq!(twice.code(), "23505", "round {round}");
+                run(&mut wire, "ALTER TABLE survivor DROP CONSTRAINT survivor_pkey");
+            }
+        }
+    }
+}
+
+/// A sleeping statement holds no worker and ends at once when it is asked to.
+#[test]
+fn sleepers_are_many_and_end_when_they_are_told() {
+    let subject = Subject::start();
+    let address = subject.address();
+    let mut sleepers: Vec<Wire> = (0..20).map(|_| subject.connect()).collect();
+    for sleeper in &mut sleepers {
+        sleeper.send(&wire::query("SELECT pg_sleep(3600)")).unwrap();
+    }
+    let mut wire = subject.connect();
+    while scalar(
+        &mut wire,
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'SELECT pg_sleep%' AND pid <> pg_backend_pid()",
+    ) != "20"
+    {
+        thread::yield_now();
+    }
+    assert_eq!(scalar(&mut wire, "SELECT 1 FROM pg_sleep(0.01)"), "1");
+    for sleeper in &mut sleepers[..10] {
+        Wire::open(&address).unwrap().send(&wire::cancel(sleeper.key)).unwrap();
+    }
+    for sleeper in &mut sleepers[..10] {
+        let messages = sleeper.read_until_ready().unwrap();
+        let error = messages.iter().find(|m| m.tag == b'E').expect("a cancelled sleep is an error");
+        assert_eq!(wire::problem(&error.body).code, "57014");
+        assert_eq!(scalar(sleeper, "SELECT 1"), "1");
+    }
+    run(&mut wire, "SET statement_timeout = '50ms'");
+    assert_eq!(wire.query("SELECT pg_sleep(3600)").unwrap().code(), "57014");
+    run(&mut wire, "RESET statement_timeout");
+    // Those whose clients go away leave nothing behind.
+    drop(sleepers);
+    while scalar(
+        &mut wire,
+        "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%' AND pid <> pg_backend_pid()",
+    ) != "0"
+    {
+        thread::yield_now();
+    }
+}
