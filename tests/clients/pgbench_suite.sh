@@ -6,7 +6,7 @@ seconds=${PGBENCH_SECONDS:-2}
 checks=0
 export PGOPTIONS= PGCONNECT_TIMEOUT=10
 pgbench -q -i -s 1 "$url" >/dev/null 2>&1 || pgbench -i -s 1 "$url"
-keys=$(psql -XAtq "$url" -c "SELECT string_agg(conrelid::regclass || ' ' || pg_get_constraintdef(oid), ', ' ORDER BY conname) FROM pg_constraint WHERE contype = 'p' AND conname LIKE 'pgbench%'")
+keys=$(psql -XAtq "$url" -c "SELECT string_agg(c.relname || ' ' || pg_get_constraintdef(k.oid), ', ' ORDER BY c.relname) FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid WHERE k.contype = 'p' AND c.relname LIKE 'pgbench%'")
 expected="pgbench_accounts PRIMARY KEY (aid), pgbench_branches PRIMARY KEY (bid), pgbench_tellers PRIMARY KEY (tid)"
 [[ $keys == "$expected" ]] || { echo "pgbench: the keys are $keys"; exit 1; }
 plan=$(psql -XAtq "$url" -c "EXPLAIN SELECT abalance FROM pgbench_accounts WHERE aid = 7")
