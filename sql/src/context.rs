@@ -52,7 +52,7 @@ pub struct Context {
 }
 
 /// How the evaluation of one row waits (`pg_sleep`), though nothing in it may: it ends with an error that the statement's
-/// runner recognises by [`is_pause`]; the runner waits and evaluates the row again, and what was waited for passes.
+/// runner recognises; the runner waits and evaluates the row again, and what was waited for passes.
 #[derive(Debug, Default)]
 pub struct Pauses {
     /// So many of the row's pauses are over.

@@ -641,7 +641,7 @@ async fn a_log_segment_without_room_for_two_parts_is_refused() {
     options.log.segment_bytes = 4 << 20;
     let refused = Node::open(options).await.map(drop);
     assert!(
-        matches!(refused, Err(Error::SegmentTooSmall { min: crate::SEGMENT_BYTES_MIN, .. })),
+        matches!(refused, Err(crate::Error::SegmentTooSmall { min: crate::SEGMENT_BYTES_MIN, .. })),
         "{refused:?}"
     );
 }

@@ -181,7 +181,7 @@ impl Session {
         if let Some(direct) = &planned.direct {
             let Some(key) = direct.locate(parameters).ok()? else { return Some(None) };
             return match self.row_now(direct, &key, &At::Latest)? {
-                Some(row) => direct.project(&key, &row, &context).ok(),
+                Some(row) => direct.project(&key, &row, context).ok(),
                 None => Some(None),
             };
         }
@@ -190,10 +190,10 @@ impl Session {
         // Both rows are of one moment.
         let at = At::Point(self.engine.dispatch.read_point(first.partition()).here()?.ok()?);
         let Some(row) = self.row_now(first, &key, &at)? else { return Some(None) };
-        let Some(values) = first.project(&key, &row, &context).ok()? else { return Some(None) };
+        let Some(values) = first.project(&key, &row, context).ok()? else { return Some(None) };
         let second = match join.second_key(&values, parameters).ok()? {
             Some(key) => match self.row_now(join.second(), &key, &at)? {
-                Some(row) => join.second().project(&key, &row, &context).ok()?,
+                Some(row) => join.second().project(&key, &row, context).ok()?,
                 None => None,
             },
             None => None,

@@ -347,10 +347,7 @@ impl Run<'_> {
             },
             Expr::Not(inner) => self.truth(inner, around)?.map(|value| !value),
             Expr::IsUnknown(inner) => Some(self.truth(inner, around)?.is_none()),
-            Expr::Exists(of) => match self.inside(of, around)? {
-                None => None,
-                Some(items) => Some(!items.is_empty()),
-            },
+            Expr::Exists(of) => self.inside(of, around)?.map(|items| !items.is_empty()),
             Expr::Compare(comparison, left, right) => {
                 self.any_pair(left, Some(right), around, |left, right| compare(*comparison, left, right))?
             }
