@@ -207,7 +207,7 @@ fn what_cannot_start_says_why_and_with_which_code() {
     fs::create_dir(folder.path().join("foreign")).unwrap();
     fs::write(folder.path().join("foreign/something"), "x").unwrap();
     let output = serve(&folder.path().join("foreign"), &[]).output().unwrap();
-    refused(&output, 78, "secrets.json");
+    refused(&output, 78, "it has no identity, but holds \"something\"");
 }
 
 #[test]

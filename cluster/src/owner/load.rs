@@ -21,6 +21,7 @@ use model::{
 use parking_lot::Mutex;
 use storage::{
     codec::entry::{self, Body, Entry, Load, Part},
+    cut,
     shard::EntryOutcome,
 };
 
@@ -160,7 +161,10 @@ impl Owner {
     pub(super) async fn stage_part(&self, part: Part) -> Result<()> {
         let entry = Entry { stamp: self.stamp(), body: Body::Part(part) };
         match self.consensus.propose(entry::to_bytes(&entry), None).await {
-            Ok(Applied::Shard(EntryOutcome::Done)) => Ok(()),
+            Ok(Applied::Shard(EntryOutcome::Done)) => {
+                cut::point("large.staged");
+                Ok(())
+            }
             // Another claim came in between: nothing was executed.
             Ok(Applied::Shard(_) | Applied::Control(_) | Applied::Nothing) => {
                 Err(Error::NotServing { shard: self.shard })

@@ -18,7 +18,6 @@ use model::{
 };
 use storage::{
     codec::entry::{self, Body, Close, Entry, Part, encode_command, encode_large},
-    cut,
     shard::EntryOutcome,
 };
 
@@ -129,7 +128,6 @@ impl Owner {
             let part = Part { partition: partition.clone(), number, sequence: parts, bytes };
             self.stage_part(part).await?;
             parts += 1;
-            cut::point("large.staged");
         }
         let close = Close { partition: partition.clone(), number, parts };
         Ok(entry::to_bytes(&Entry { stamp: self.stamp(), body: Body::Close(close) }))

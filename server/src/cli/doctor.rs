@@ -244,6 +244,8 @@ mod tests {
         let path = folder.path().join("file");
         fs::write(&path, "x").unwrap();
         assert!(matches!(directory(&path)[0], Finding::Wrong(..)));
+        assert!(matches!(directory(folder.path())[0], Finding::Wrong(..)), "it holds what is not ours");
+        fs::remove_file(&path).unwrap();
         assert!(matches!(directory(folder.path())[0], Finding::Fine(_)));
         assert!(matches!(directory(&folder.path().join("none"))[0], Finding::Fine(_)));
     }

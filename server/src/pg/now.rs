@@ -236,6 +236,7 @@ mod tests {
             assert!(read_bind(Fields::of(&whole[..cut])).is_err(), "cut at {cut}");
         }
         assert!(read_bind(Fields::of(b"\0\0\xff\xff")).is_err(), "a count of -1");
-        assert!(read_bind(Fields::of(b"\0\0\0\x01\0\x02\0\0\0\0")).is_err(), "a format of 2");
+        let odd = read_bind(Fields::of(b"\0\0\0\x01\0\x02\0\0\0\0")).expect("well formed");
+        assert_eq!(odd.given, [Format::Unknown(2)], "refused when a value has it");
     }
 }
