@@ -157,7 +157,7 @@ fn import_counts_what_it_skips_and_export_gives_it_back() {
     assert_eq!(said.out, "id\n10\n13\n20\n21\n");
 }
 
-const ROWS: u64 = 20_000;
+const ROWS: u64 = 100_000;
 
 fn count(server: &Keystead) -> u64 {
     let told = sql(server, "SELECT count(*) FROM t");
