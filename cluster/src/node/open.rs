@@ -92,8 +92,7 @@ fn open_here(options: Options) -> Result<Node> {
     let (engine, _cut) = open_engine(&home.state_path(), &home.kept_path(), &options.engine)?;
     cut::point("start.engine");
     let pool = Arc::new(Pool::start(apply_threads(&options)).map_err(system("start a thread"))?);
-    let lender = log.lender();
-    let runtime = Runtime::start("raft", move || lender.write()).map_err(system("start a thread"))?;
+    let runtime = Runtime::start("raft").map_err(system("start a thread"))?;
     let timer = runtime.timer(options.clock.clone());
     let Identity { node, boot, .. } = home.identity();
     let claimant = Claimant { node, boot, nonce: random() as u64 };

@@ -61,7 +61,6 @@ fn config(shard: ShardId) -> Config {
 /// A group.
 pub(crate) struct Group<S: State> {
     raft: Raft<Types, Machine<S>>,
-    pool: Arc<Pool>,
     leading: AtomicBool,
     status: watch::Sender<Status>,
 }
@@ -98,7 +97,7 @@ impl<S: State> Group<S> {
         }
         let config = config(shard).validate().map_err(|error| failed(error.to_string()))?;
         let store = Store::new(log, group);
-        let machine = Machine::new(shard, state, pool.clone());
+        let machine = Machine::new(shard, state, pool);
         let raft = Raft::new(node, Arc::new(config), Alone::new(), store, machine)
             .await
             .map_err(|error| failed(error.to_string()))?;
@@ -114,7 +113,7 @@ impl<S: State> Group<S> {
             }
         }
         let status = watch::Sender::new(Status::default());
-        Ok(Arc::new(Self { raft, pool, leading: AtomicBool::new(false), status }))
+        Ok(Arc::new(Self { raft, leading: AtomicBool::new(false), status }))
     }
 
     /// Follows the group's role until it ends. The role's metrics change rarely, not with every entry.
@@ -160,9 +159,7 @@ impl<S: State> Consensus for Group<S> {
         in_flight: Option<InFlight>,
     ) -> BoxFuture<'static, Result<Applied, Refused>> {
         let raft = self.raft.clone();
-        let proposal = self.pool.propose();
         Box::pin(async move {
-            let _counted = proposal;
             let (answer, answered) = Answer::channel(in_flight);
             if raft.client_write_ff(Data(entry), Some(answer)).await.is_err() {
                 return Err(Refused::Stopped);

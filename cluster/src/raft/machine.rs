@@ -1,8 +1,8 @@
 //! A group's state machine, as openraft wants to see it: entries in, answers out, on the apply pool.
 //!
 //! Invariants:
-//! - All entries that are ready are applied together, as one engine batch, on a thread of the pool. A small command that is
-//!   alone in flight takes less than waking that thread: it is applied on the spot, if the engine is sure not to stall.
+//! - All entries that are ready are applied together, as one engine batch, on a thread of the pool: never on an async
+//!   worker.
 //! - Every proposer is answered, after the batch was committed; if it fails the group stops and the answers are lost, which
 //!   their proposers see as an unknown outcome.
 //! - A snapshot is a handle on the engine's; nothing is copied until it is sent.
@@ -25,7 +25,7 @@ use openraft::{
 };
 
 use super::{
-    pool::{Lost, Pool, finished, here},
+    pool::{Lost, Pool, finished},
     types::{Applied, CommittedLeaderId, Data, LogId, Members, Types, decode_members, encode_members},
 };
 
@@ -36,11 +36,6 @@ pub(crate) trait State: Send + Sync + 'static {
 
     /// How far it is.
     fn position(&self) -> storage::Result<Position>;
-
-    /// Whether entries are so few and small, and the state so ready for them, that they may be applied on any thread.
-    fn is_brief(&self, _entries: &[Committed]) -> bool {
-        false
-    }
 
     /// Applies entries in order, all or none, and answers one result per entry.
     fn apply(&self, entries: Vec<Committed>) -> storage::Result<Vec<Applied>>;
@@ -101,7 +96,11 @@ impl<S: State> Machine<S> {
         job: impl FnOnce(&S) -> storage::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let state = self.state.clone();
-        ended(finished(self.pool.run(self.shard, move || job(&state))).await)
+        match finished(self.pool.run(self.shard, move || job(&state))).await {
+            Ok(done) => done.map_err(to_io),
+            Err(Lost::Panicked(message)) => Err(io::Error::other(format!("apply panicked: {message}"))),
+            Err(Lost::Stopped) => Err(io::Error::other("the apply pool has stopped")),
+        }
     }
 
     async fn snapshot(&self) -> io::Result<Snapshot<CommittedLeaderId, u64, EmptyNode, S::Image>> {
@@ -140,13 +139,12 @@ impl<S: State> RaftStateMachine<Types> for Machine<S> {
             batch.push(committed(entry));
             responders.push(responder);
         }
-        let brief = self.pool.is_quiet() && self.state.is_brief(&batch);
-        let job = move |state: &S| {
+        self.run(move |state| {
             let results = state.apply(batch)?;
             answer(responders, results);
             Ok(())
-        };
-        if brief { ended(here(|| job(&self.state))) } else { self.run(job).await }
+        })
+        .await
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder<S> {
@@ -182,14 +180,6 @@ impl<S: State> RaftSnapshotBuilder<Types> for Builder<S> {
 
     async fn build_snapshot(&mut self) -> io::Result<Snapshot<CommittedLeaderId, u64, EmptyNode, S::Image>> {
         self.0.snapshot().await
-    }
-}
-
-fn ended<T>(job: Result<storage::Result<T>, Lost>) -> io::Result<T> {
-    match job {
-        Ok(done) => done.map_err(to_io),
-        Err(Lost::Panicked(message)) => Err(io::Error::other(format!("apply panicked: {message}"))),
-        Err(Lost::Stopped) => Err(io::Error::other("the apply pool has stopped")),
     }
 }
 

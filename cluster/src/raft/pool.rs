@@ -3,17 +3,11 @@
 //! Invariants:
 //! - Jobs of one shard run one after another, on one thread.
 //! - A job that panics takes its own shard with it, not the thread.
-//!
-//! It also counts the proposals in flight: where there is only one, waking a thread for it costs more than its job.
 
 use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::mpsc,
     thread,
 };
 
@@ -28,21 +22,7 @@ type Job = Box<dyn FnOnce() + Send>;
 pub(crate) struct Pool {
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
     lanes: Vec<Mutex<Option<mpsc::Sender<Job>>>>,
-    proposals: AtomicUsize,
 }
-
-/// A proposal that is waited for, counted until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Proposal(Arc<Pool>);
-
-impl Drop for Proposal {
-    fn drop(&mut self) {
-        self.0.proposals.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Up to so many proposals at once are as good as one.
-const FEW_PROPOSALS_MAX: usize = 2;
 
 /// A job's panic, or the end of the pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,18 +48,7 @@ impl Pool {
             running.push(thread);
             lanes.push(Mutex::new(Some(sender)));
         }
-        Ok(Self { threads: Mutex::new(running), lanes, proposals: AtomicUsize::new(0) })
-    }
-
-    /// Counts a proposal.
-    pub(crate) fn propose(self: &Arc<Self>) -> Proposal {
-        self.proposals.fetch_add(1, Ordering::Relaxed);
-        Proposal(self.clone())
-    }
-
-    /// Whether so few proposals are in flight that threads had better be spared than used side by side.
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.proposals.load(Ordering::Relaxed) <= FEW_PROPOSALS_MAX
+        Ok(Self { threads: Mutex::new(running), lanes })
     }
 
     /// Runs a job of a shard on its thread; the answer comes as soon as it is done.
@@ -91,8 +60,9 @@ impl Pool {
         let (sender, answer) = oneshot::channel();
         let lane = shard.0 as usize % self.lanes.len();
         let job: Job = Box::new(move || {
+            let done = catch_unwind(AssertUnwindSafe(job)).map_err(|panic| Lost::Panicked(message(&*panic)));
             // Whoever asked may have stopped listening; the job is done all the same.
-            let _ = sender.send(here(job));
+            let _ = sender.send(done);
         });
         // Without a lane the job is dropped with the sender inside it, and the answer is an error.
         if let Some(lane) = &*self.lanes[lane].lock() {
@@ -118,11 +88,6 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// Does a job as the pool would, on this thread.
-pub(crate) fn here<T>(job: impl FnOnce() -> T) -> Result<T, Lost> {
-    catch_unwind(AssertUnwindSafe(job)).map_err(|panic| Lost::Panicked(message(&*panic)))
 }
 
 /// Waits for a job.

@@ -1,10 +1,8 @@
 //! The thread on which consensus lives: Raft cores, heartbeats, log callbacks and their timers.
 //!
 //! Invariants:
-//! - Nothing that computes for long runs here: what is more than a little is applied on the pool (`pool`) and written by
-//!   the log's own thread. A query must never cost an election.
-//! - Before the thread sleeps it does what was left to that moment: little that waits for the log is written and synced
-//!   here, so that a lone command wakes nobody for it.
+//! - Nothing that computes for long or blocks runs here: entries are applied on the pool (`pool`), log files have their
+//!   own writer. A query must never cost an election.
 //! - Handles made here work from any runtime, or from none.
 
 use std::{future::Future, io, sync::Arc, time::Duration};
@@ -22,15 +20,9 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    /// Starts the thread; whenever it has nothing to do it calls `before_sleep`, which may give it something.
-    pub(crate) fn start(
-        name: &str,
-        before_sleep: impl Fn() + Send + Sync + 'static,
-    ) -> io::Result<Arc<Self>> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .on_thread_park(before_sleep)
-            .build()?;
+    /// Starts the thread.
+    pub(crate) fn start(name: &str) -> io::Result<Arc<Self>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -139,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_sleep_ends_wherever_it_is_polled_and_a_stop_is_joined_twice() {
-        let runtime = Runtime::start("raft-test", || {}).unwrap();
+        let runtime = Runtime::start("raft-test").unwrap();
         let timer = runtime.timer(Arc::new(Still));
         futures::executor::block_on(timer.sleep(Duration::from_millis(1)));
         runtime.stop();

@@ -11,7 +11,6 @@ use bytes::Bytes;
 use model::id::ShardId;
 use storage::{
     Error,
-    codec::entry::is_command,
     engine::Engine,
     keyspace::keyspace_name,
     log::{GroupId, GroupState, Log, LogId},
@@ -22,12 +21,6 @@ use super::{
     machine::{Committed, CommittedPayload, Position, State},
     types::Applied,
 };
-
-/// So many entries take less to apply than to wake a thread for them.
-const BRIEF_ENTRIES_MAX: usize = 2;
-
-/// The bytes of an entry of that kind.
-const BRIEF_BYTES_MAX: usize = 2 << 10;
 
 /// This node's replica of a shard.
 #[derive(Debug)]
@@ -62,14 +55,6 @@ impl State for Replica {
 
     fn position(&self) -> storage::Result<Position> {
         Ok(position(self.shard().applied()))
-    }
-
-    fn is_brief(&self, entries: &[Committed]) -> bool {
-        let small = |entry: &Committed| match &entry.payload {
-            CommittedPayload::Blank | CommittedPayload::Members(_) => true,
-            CommittedPayload::Entry(bytes) => bytes.len() <= BRIEF_BYTES_MAX && is_command(bytes),
-        };
-        entries.len() <= BRIEF_ENTRIES_MAX && entries.iter().all(small) && !self.shard().is_behind()
     }
 
     fn apply(&self, entries: Vec<Committed>) -> storage::Result<Vec<Applied>> {

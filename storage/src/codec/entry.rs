@@ -217,11 +217,6 @@ pub fn encode_command(out: &mut Vec<u8>, stamp: &Stamp, of: &Command) {
     command::encode(out, of);
 }
 
-/// Whether an entry carries a command, by its first byte.
-pub fn is_command(entry: &[u8]) -> bool {
-    entry.first() == Some(&kind::COMMAND)
-}
-
 /// Appends an entry.
 pub fn encode(out: &mut Vec<u8>, entry: &Entry) {
     let stamp = &entry.stamp;

@@ -15,8 +15,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use fjall::{
-    AbstractTree as _, CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
-    Readable as _,
+    CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable as _,
 };
 
 use super::{Batch, KeyspaceOf, Options};
@@ -204,11 +203,6 @@ pub(super) fn pair(guard: fjall::Guard) -> Result<(Slice, Slice)> {
 
 pub(super) fn name_of(keyspace: &Keyspace) -> &str {
     keyspace.name()
-}
-
-/// From 4 memtables that wait for a flush, or 20 runs that wait for a compaction, fjall 3.1.13 lets commits sleep.
-pub(super) fn is_behind(keyspace: &Keyspace) -> bool {
-    keyspace.sealed_memtable_count() >= 3 || keyspace.tree.l0_run_count() >= 16
 }
 
 pub(super) fn flush(keyspace: &Keyspace) -> Result<()> {

@@ -148,14 +148,6 @@ impl Engine {
         }
     }
 
-    /// Whether flushes or compactions of a keyspace lag so far behind that a commit may soon sleep in its caller.
-    pub fn is_behind(&self, keyspace: &Keyspace) -> bool {
-        match &keyspace.0 {
-            KeyspaceOf::Lsm(keyspace) => lsm::is_behind(keyspace),
-            KeyspaceOf::Memory(_) => false,
-        }
-    }
-
     /// This moment of all keyspaces.
     pub fn snapshot(&self) -> Snapshot {
         match &self.0 {

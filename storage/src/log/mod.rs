@@ -3,8 +3,8 @@
 //! The life of an append:
 //! 1. [`Log::append`] encodes the entries into the queue and keeps them in memory: they can be read (and replicated)
 //!    from now on.
-//! 2. The writer, on a thread of its own or on that of a [`Lender`], takes all that waits, stamps it, writes it with one
-//!    call and syncs it with one call: a *sync group*, shared by whatever groups had something to say.
+//! 2. The writer thread takes all that waits, stamps it, writes it with one call and syncs it with one call: a *sync
+//!    group*, shared by whatever groups had something to say.
 //! 3. The groups learn where their entries lie, [`Log::synced_index`] moves up, and all callbacks run.
 //! 4. [`Log::purge_upto`] makes entries dead; a segment without live entries becomes the next segment.
 //!
@@ -42,8 +42,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
@@ -186,12 +186,6 @@ impl Log {
         self.append_using(Use::Reserve, group, entries, callback)
     }
 
-    /// What a thread needs that is to write itself what it appends.
-    #[must_use]
-    pub fn lender(&self) -> Lender {
-        Lender { handle: Arc::downgrade(&self.handle) }
-    }
-
     fn append_using(
         &self,
         to_use: Use,
@@ -240,11 +234,7 @@ impl Log {
             state.append(entry, ticket);
         }
         shared.cache_bytes.fetch_add(state.cache_bytes() - cached, Ordering::Relaxed);
-        if self.handle.is_lender() {
-            push.lend(callback)
-        } else {
-            push.wait_with(callback)
-        }
+        push.wait_with(callback);
         Counters::add(&shared.counters.appends, 1);
         Ok(())
     }
@@ -527,32 +517,6 @@ impl Log {
             return Err(Error::TooManyGroups);
         }
         Ok(())
-    }
-}
-
-/// Lets a thread write itself what it appends: on an idle machine two wake-ups cost more than a sync. Does not keep the
-/// log open.
-///
-/// A thread that called [`write`](Lender::write) once must call it again whenever it is about to sleep: what it appends
-/// wakes nobody from then on, unless it is much.
-#[derive(Clone)]
-pub struct Lender {
-    handle: Weak<Handle>,
-}
-
-impl Lender {
-    /// Writes and syncs what this thread appended, and runs its callbacks, if it is little and the log's own thread is not
-    /// at it already.
-    pub fn write(&self) {
-        if let Some(handle) = self.handle.upgrade() {
-            handle.write_lent();
-        }
-    }
-}
-
-impl fmt::Debug for Lender {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lender")
     }
 }
 

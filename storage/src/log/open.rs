@@ -7,11 +7,10 @@
 //! Not here: what the scan believes (`recover`).
 
 use std::any::Any;
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 
 use hashbrown::HashMap;
@@ -24,7 +23,7 @@ use super::keeper::{Keeper, KeeperThread};
 use super::meta::Metas;
 #[cfg(any(test, feature = "faults"))]
 use super::options::Plant;
-use super::queue::{Queue, Why};
+use super::queue::Queue;
 use super::read::Reader;
 use super::recover::{self, Belief, Scan, Tail};
 use super::segment::{self, DATA, Header, Name, Segment};
@@ -121,9 +120,8 @@ fn start(
     let current = segments.get(&tail.segment).expect("the log ends in a segment that was scanned").clone();
     let ready = segments.range(tail.segment + 1..).map(|(_, segment)| segment.clone()).collect();
     let oldest = *segments.keys().next().expect("a log has at least one segment");
-    let sealed = recovered.sealed || created;
     let shared = Arc::new(Shared {
-        queue: Queue::new(options.queue_bytes_max, options.segment_bytes, sealed),
+        queue: Queue::new(options.queue_bytes_max, options.segment_bytes),
         options,
         identity,
         files,
@@ -132,10 +130,8 @@ fn start(
         keeper: Keeper::new(oldest, tail.segment, ready),
         counters: Counters::default(),
         cache_bytes: AtomicUsize::new(0),
-        is_real_time: AtomicBool::new(false),
-        number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
     });
-    let mut writer = Writer::new(shared.clone(), current, &tail, metas, sealed);
+    let mut writer = Writer::new(shared.clone(), current, &tail, metas, recovered.sealed || created);
     writer.resume(&tail)?;
     shared.queue.written(0, writer.room());
     for _ in 0..shared.keeper.ready_segments() {
@@ -143,33 +139,18 @@ fn start(
     }
     // Whatever fails from here on, dropping the handle ends what was started.
     let threads = Threads { lock: Some(lock), ..Threads::default() };
-    let writer = Arc::new(Mutex::new(writer));
-    let handle =
-        Arc::new(Handle { shared: shared.clone(), writer: writer.clone(), threads: Mutex::new(threads) });
+    let handle = Arc::new(Handle { shared: shared.clone(), threads: Mutex::new(threads) });
     let keeper = KeeperThread::new(shared.clone());
-    let writing = shared.clone();
-    let writer = spawn(&shared, WRITER_THREAD, move || Writer::run(&writer, &writing))?;
+    let writer = spawn(&shared, "log writer", move || writer.run())?;
     handle.threads.lock().writer = Some(writer);
     let keeper = spawn(&shared, "log keeper", move || keeper.run())?;
     handle.threads.lock().keeper = Some(keeper);
     Ok((Log { handle }, recovered))
 }
 
-thread_local! {
-    /// The log that this thread lends itself to; 0 for none.
-    static LENDS_TO: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The number of the log that is opened next in this process.
-static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
-
-/// The name of the writer's thread.
-const WRITER_THREAD: &str = "log writer";
-
 /// What all clones of a log share.
 pub(super) struct Handle {
     pub(super) shared: Arc<Shared>,
-    writer: Arc<Mutex<Writer>>,
     threads: Mutex<Threads>,
 }
 
@@ -181,23 +162,6 @@ struct Threads {
 }
 
 impl Handle {
-    /// Whether this thread writes what it appends before it sleeps.
-    pub(super) fn is_lender(&self) -> bool {
-        LENDS_TO.get() == self.shared.number && !self.shared.is_real_time.load(Ordering::Relaxed)
-    }
-
-    /// Writes what was lent, unless the writer's thread is about to.
-    pub(super) fn write_lent(&self) {
-        LENDS_TO.set(self.shared.number);
-        // Whoever holds the writer takes what is there before he lets go of it, or looks again.
-        let Some(mut writer) = self.writer.try_lock() else { return };
-        if writer.is_lent() {
-            guarded(&self.shared, WRITER_THREAD, || {
-                writer.turn(Why::Work);
-            });
-        }
-    }
-
     pub(super) fn close(&self) {
         let mut threads = self.threads.lock();
         self.shared.queue.close();
@@ -231,15 +195,12 @@ fn spawn(
     run: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, Error> {
     let shared = shared.clone();
-    let run = move || guarded(&shared, name, run);
-    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(Error::io("start thread"))
-}
-
-/// Whoever panics at the work of one of the threads ends the log.
-fn guarded(shared: &Shared, name: &'static str, run: impl FnOnce()) {
-    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
-        shared.fail(Error::Panicked { thread: name });
-    }
+    let guarded = move || {
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
+            shared.fail(Error::Panicked { thread: name });
+        }
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(guarded).map_err(Error::io("start thread"))
 }
 
 /// What callers may know of a group.

@@ -6,8 +6,6 @@
 //! - Entries are let in only while there is room on disk for all that was let in: a full disk refuses, it does not make
 //!   somebody wait who was told yes.
 //! - The writer is woken only if it sleeps: under load nobody makes a system call here.
-//! - What was lent ([`Push::lend`]) is written by its caller before that caller sleeps; once it is more than
-//!   [`LENT_RECORDS_MAX`] or [`LENT_BYTES_MAX`] the writer is woken as for anything else.
 //!
 //! Not here: the order between records of one group, which the group's lock gives.
 
@@ -18,16 +16,6 @@ use parking_lot::{Condvar, Mutex};
 
 use super::record::{self, Body};
 use super::{Callback, Error, GroupId, LogId};
-
-/// More appends than this are not written by who made them: the writer's thread does it while they go on. Where commands
-/// come side by side, that is worth more than the wake-ups (measured with 16 writers: 32,000 commits/s, not 25,000).
-const LENT_RECORDS_MAX: usize = 1;
-
-/// The same in bytes.
-const LENT_BYTES_MAX: usize = 64 << 10;
-
-/// The body of a record that notes what is committed.
-const COMMITTED_BYTES: usize = 24;
 
 /// Records on their way to the writer.
 pub(crate) struct Queue {
@@ -67,10 +55,6 @@ struct State {
     committed: BTreeMap<GroupId, LogId>,
     phase: Phase,
     sleep: Sleep,
-    /// The last record that was written is a seal.
-    sealed: bool,
-    /// Batches taken so far.
-    taken: u64,
     /// Bytes let in and not yet written.
     unwritten: u64,
     on_disk: Room,
@@ -98,17 +82,15 @@ pub(crate) struct Batch {
     pub(crate) first_ticket: u64,
     /// Who waits, by the end of the bytes they wait for.
     pub(crate) callbacks: Vec<(usize, Callback)>,
-    /// Nobody asked for any of it.
-    pub(crate) idle: bool,
 }
 
-/// Why the writer is to take a batch.
+/// What the writer is to do after a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// There is something to write.
-    Work,
+pub(crate) enum Then {
+    /// Come back at once.
+    Continue,
     /// Nothing was appended for the idle time.
-    Idle,
+    Seal,
     /// The log is being closed.
     Close,
 }
@@ -120,7 +102,7 @@ pub(crate) struct Push<'a> {
 }
 
 impl Queue {
-    pub(crate) fn new(bytes_max: usize, segment_bytes: u64, sealed: bool) -> Queue {
+    pub(crate) fn new(bytes_max: usize, segment_bytes: u64) -> Queue {
         Queue {
             state: Mutex::new(State {
                 records: Vec::new(),
@@ -130,8 +112,6 @@ impl Queue {
                 committed: BTreeMap::new(),
                 phase: Phase::Open,
                 sleep: Sleep::Awake,
-                sealed,
-                taken: 0,
                 unwritten: 0,
                 on_disk: Room::default(),
             }),
@@ -159,8 +139,6 @@ impl Queue {
             } else if room.full && state.unwritten == 0 {
                 return Err(Error::StorageFull);
             }
-            // Whoever waits here may have lent what the writer must write first.
-            state.wake(Sleep::Dozing, &self.wake);
             self.room.wait(&mut state);
         }
     }
@@ -183,11 +161,6 @@ impl Queue {
         state.unwritten -= bytes as u64;
         state.on_disk.remaining = remaining;
         self.room.notify_all();
-    }
-
-    /// Whether the log ends with a seal now. The writer's thread puts the next one if it does not.
-    pub(crate) fn set_sealed(&self, sealed: bool) {
-        self.state.lock().sealed = sealed;
     }
 
     /// The writer went on to a segment that was made ahead.
@@ -260,41 +233,29 @@ impl Queue {
         std::mem::take(&mut state.callbacks).into_iter().map(|(_, callback)| callback).collect()
     }
 
-    /// For the writer's thread: waits until there is a reason to take a batch; none when the queue has ended.
-    pub(crate) fn wait(&self, idle: Duration) -> Option<Why> {
+    /// For the writer: the next batch, which reuses `spare`. Returns `None` when the queue has ended.
+    pub(crate) fn take(&self, spare: Vec<u8>, sealed: bool, idle: Duration) -> Option<(Batch, Then)> {
         let mut state = self.state.lock();
-        let why = loop {
+        let then = loop {
             match state.phase {
                 Phase::Ended(_) => return None,
-                Phase::Closing => break Why::Close,
+                Phase::Closing => break Then::Close,
                 Phase::Open => {}
             }
             if state.has_work() {
-                break Why::Work;
+                break Then::Continue;
             }
-            if state.sealed && state.committed.is_empty() {
+            if sealed && state.committed.is_empty() {
                 state.sleep = Sleep::Asleep;
                 self.wake.wait(&mut state);
             } else {
                 state.sleep = Sleep::Dozing;
-                let before = state.taken;
-                let in_time = !self.wake.wait_for(&mut state, idle).timed_out();
-                if !in_time && !state.has_work() && state.taken == before {
-                    break Why::Idle;
+                if self.wake.wait_for(&mut state, idle).timed_out() && !state.has_work() {
+                    break Then::Seal;
                 }
             }
         };
         state.sleep = Sleep::Awake;
-        Some(why)
-    }
-
-    /// For whoever holds the writer: all that is there, in a buffer that reuses `spare`; none when the queue has ended.
-    pub(crate) fn take(&self, spare: Vec<u8>) -> Option<Batch> {
-        let mut state = self.state.lock();
-        if matches!(state.phase, Phase::Ended(_)) {
-            return None;
-        }
-        let idle = !state.has_work();
         for (group, upto) in std::mem::take(&mut state.committed) {
             let before = state.records.len();
             record::encode(group, &Body::Committed { upto }, &mut state.records);
@@ -305,50 +266,16 @@ impl Queue {
             records: std::mem::replace(&mut state.records, spare),
             first_ticket: state.first_ticket,
             callbacks: std::mem::take(&mut state.callbacks),
-            idle,
         };
         state.first_ticket = state.next_ticket;
-        state.taken += 1;
         self.room.notify_all();
-        Some(batch)
-    }
-
-    /// Whether there is work that nobody but its caller looks after, given so much room in the segment; if it is too much
-    /// for that, the writer is woken.
-    pub(crate) fn is_lent(&self, remaining: u64) -> bool {
-        let mut state = self.state.lock();
-        if state.sleep == Sleep::Awake || !state.has_work() || !matches!(state.phase, Phase::Open) {
-            return false;
-        }
-        let committed = state.committed.len() * record::size_of_record(COMMITTED_BYTES);
-        let fits = (state.records.len() + committed) as u64 <= remaining;
-        if fits && !state.is_too_much_to_lend() {
-            return true;
-        }
-        state.wake(Sleep::Dozing, &self.wake);
-        false
+        Some((batch, then))
     }
 }
 
 impl State {
     fn has_work(&self) -> bool {
         !self.records.is_empty() || !self.callbacks.is_empty()
-    }
-
-    fn is_too_much_to_lend(&self) -> bool {
-        self.callbacks.len() > LENT_RECORDS_MAX || self.records.len() > LENT_BYTES_MAX
-    }
-
-    fn wake(&mut self, wakes: Sleep, writer: &Condvar) {
-        let asleep = match self.sleep {
-            Sleep::Awake => false,
-            Sleep::Dozing => wakes == Sleep::Dozing,
-            Sleep::Asleep => true,
-        };
-        if asleep {
-            self.sleep = Sleep::Awake;
-            writer.notify_one();
-        }
     }
 }
 
@@ -378,15 +305,6 @@ impl Push<'_> {
         self.wake(Sleep::Dozing);
     }
 
-    /// As `wait_with`, for a caller that writes it itself before it sleeps. The writer only sees to it that it is not left
-    /// for long.
-    pub(crate) fn lend(mut self, callback: Callback) {
-        let end = self.state.records.len();
-        self.state.callbacks.push((end, callback));
-        let wakes = if self.state.is_too_much_to_lend() { Sleep::Dozing } else { Sleep::Asleep };
-        self.wake(wakes);
-    }
-
     /// Ends with nobody waiting; the writer is woken all the same.
     pub(crate) fn go(mut self) {
         self.wake(Sleep::Dozing);
@@ -403,6 +321,14 @@ impl Push<'_> {
     }
 
     fn wake(&mut self, wakes: Sleep) {
-        self.state.wake(wakes, &self.queue.wake);
+        let asleep = match self.state.sleep {
+            Sleep::Awake => false,
+            Sleep::Dozing => wakes == Sleep::Dozing,
+            Sleep::Asleep => true,
+        };
+        if asleep {
+            self.state.sleep = Sleep::Awake;
+            self.queue.wake.notify_one();
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
@@ -27,10 +27,6 @@ pub(crate) struct Shared {
     pub(crate) keeper: Keeper,
     pub(crate) counters: Counters,
     pub(crate) cache_bytes: AtomicUsize,
-    /// The writer's thread has real-time scheduling: then nobody else is as good.
-    pub(crate) is_real_time: AtomicBool,
-    /// Tells the logs of one process apart.
-    pub(crate) number: u64,
 }
 
 /// Totals since the log was opened.

@@ -42,8 +42,8 @@ pub struct Entry {
     pub payload: Bytes,
 }
 
-/// Runs on the writer's thread, or a lender's, when what it waits for is durable, or never will be. It must be short, and
-/// must not call back into the log but for reading.
+/// Runs on the writer's thread when what it waits for is durable, or never will be. It must be short, and must not call
+/// back into the log but for reading.
 pub type Callback = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
 /// How a group begins.

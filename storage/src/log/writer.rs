@@ -1,7 +1,4 @@
-//! The writer of the log: what is done by one thread at a time, most often its own.
-//!
-//! Whoever appended little may write it himself instead of waking that thread ([`Writer::turn`], by `Lender`): on an idle
-//! machine two wake-ups cost more than a sync.
+//! The one thread that writes the log.
 //!
 //! Invariants:
 //! - Sync group g + 1 is written only after g is synced; a group never spans segments.
@@ -14,10 +11,9 @@
 //! Not here: making and freeing segments (`keeper`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 
 use super::index::Place;
 use super::keeper::Take;
@@ -25,7 +21,7 @@ use super::meta::{self, Metas};
 #[cfg(any(test, feature = "faults"))]
 use super::options::Plant;
 use super::options::{Priority, RESERVE};
-use super::queue::{Batch, Why};
+use super::queue::{Batch, Then};
 use super::record::{self, Body, Kind, Stamp};
 use super::recover::Tail;
 use super::segment::{DATA, Segment};
@@ -52,8 +48,6 @@ pub(crate) struct Writer {
     /// Segments below the second are free once all tickets below the first are synced.
     release: Option<(u64, u64)>,
     last_sync_of: HashMap<GroupId, u64>,
-    /// A buffer for the next batch.
-    spare: Vec<u8>,
 }
 
 /// An entry of the group that was just written.
@@ -86,7 +80,6 @@ impl Writer {
             frees: true,
             release: None,
             last_sync_of: HashMap::new(),
-            spare: Vec::new(),
         }
     }
 
@@ -103,53 +96,35 @@ impl Writer {
         self.write(&mut bytes, 0)
     }
 
-    /// What the thread does until the log is closed or has failed.
-    pub(crate) fn run(writer: &Mutex<Writer>, shared: &Shared) {
-        if shared.options.priority == Priority::Auto {
-            shared.is_real_time.store(raise_priority(), Ordering::Relaxed);
+    /// Runs until the log is closed or has failed.
+    pub(crate) fn run(mut self) {
+        if self.shared.options.priority == Priority::Auto {
+            raise_priority();
         }
-        while let Some(why) = shared.queue.wait(shared.options.seal_after) {
-            if !writer.lock().turn(why) {
+        let mut spare = Vec::new();
+        let idle: Duration = self.shared.options.seal_after;
+        while let Some((batch, then)) = self.shared.queue.take(std::mem::take(&mut spare), self.sealed, idle)
+        {
+            match self.step(batch, then) {
+                Ok(records) if records.capacity() <= SPARE_BYTES_MAX => spare = records,
+                Ok(_) => {}
+                Err(error) => {
+                    self.shared.fail(error);
+                    return;
+                }
+            }
+            if then == Then::Close {
+                for callback in self.shared.queue.end(Error::Closed) {
+                    callback(Err(Error::Closed));
+                }
                 return;
             }
         }
     }
 
-    /// Writes what waits, and says whether the log goes on.
-    pub(crate) fn turn(&mut self, why: Why) -> bool {
-        let spare = std::mem::take(&mut self.spare);
-        let Some(batch) = self.shared.queue.take(spare) else { return false };
-        match self.step(batch, why) {
-            Ok(records) if records.capacity() <= SPARE_BYTES_MAX => self.spare = records,
-            Ok(_) => {}
-            Err(error) => {
-                self.shared.fail(error);
-                return false;
-            }
-        }
-        if why == Why::Close {
-            for callback in self.shared.queue.end(Error::Closed) {
-                callback(Err(Error::Closed));
-            }
-        }
-        why != Why::Close
-    }
-
-    /// Whether what waits may be written by who appended it: never what needs a new segment, which may have to be waited
-    /// for.
-    pub(crate) fn is_lent(&self) -> bool {
-        let room = if self.position == DATA { 0 } else { self.remaining() };
-        self.shared.queue.is_lent(room)
-    }
-
-    fn step(&mut self, batch: Batch, why: Why) -> Result<Vec<u8>, Error> {
-        let seal = match why {
-            Why::Work => false,
-            Why::Idle => batch.idle,
-            Why::Close => true,
-        };
+    fn step(&mut self, batch: Batch, then: Then) -> Result<Vec<u8>, Error> {
         let records = self.batch(batch)?;
-        if seal && !self.sealed {
+        if then != Then::Continue && !self.sealed {
             self.seal()?;
         }
         self.free_segments();
@@ -158,7 +133,7 @@ impl Writer {
     }
 
     fn batch(&mut self, batch: Batch) -> Result<Vec<u8>, Error> {
-        let Batch { mut records, first_ticket, callbacks, idle: _ } = batch;
+        let Batch { mut records, first_ticket, callbacks } = batch;
         let mut waiting = Waiting { callbacks: callbacks.into_iter().peekable() };
         let result = self.groups(&mut records, first_ticket, &mut waiting);
         if let Err(error) = result {
@@ -268,11 +243,11 @@ impl Writer {
         self.sync()?;
         cut::point("log.synced");
         self.position += records.len() as u64;
+        self.sealed = false;
         Counters::add(&counters.entries, entries);
         Counters::add(&counters.bytes, records.len() as u64);
         Counters::add(&counters.syncs, 1);
         Counters::add(&counters.group_syncs, groups);
-        self.set_sealed(false);
         Ok(())
     }
 
@@ -330,23 +305,16 @@ impl Writer {
         Ok(())
     }
 
-    fn set_sealed(&mut self, sealed: bool) {
-        if self.sealed != sealed {
-            self.sealed = sealed;
-            self.shared.queue.set_sealed(sealed);
-        }
-    }
-
     fn seal(&mut self) -> Result<(), Error> {
         let mut bytes = Vec::new();
         record::encode(GroupId(0), &Body::Seal, &mut bytes);
         if self.position == DATA || self.position + bytes.len() as u64 > self.segment.bytes {
             // Nothing to seal, or no room: the next segment's head does it.
-            self.set_sealed(true);
+            self.sealed = true;
             return Ok(());
         }
         self.write(&mut bytes, 0)?;
-        self.set_sealed(true);
+        self.sealed = true;
         Counters::add(&self.shared.counters.seals, 1);
         Ok(())
     }
@@ -420,7 +388,7 @@ impl Waiting {
 }
 
 /// Asks for real-time scheduling: on a busy machine a normal thread waits for the next tick after every sync.
-fn raise_priority() -> bool {
+fn raise_priority() {
     use thread_priority::unix::{
         RealtimeThreadSchedulePolicy, ThreadSchedulePolicy, set_thread_priority_and_policy, thread_native_id,
     };
@@ -433,5 +401,4 @@ fn raise_priority() -> bool {
     if !raised {
         tracing::info!("real-time scheduling of the log writer is not permitted");
     }
-    raised
 }

@@ -280,11 +280,6 @@ impl Shard {
         self.0.descriptors.read().sequences.get(&sequence).cloned()
     }
 
-    /// Whether applying now may sleep, because the engine lags behind.
-    pub fn is_behind(&self) -> bool {
-        self.0.engine.is_behind(&self.0.keyspace)
-    }
-
     /// This moment of the state, to be read.
     pub fn snapshot(&self) -> Snapshot {
         let settled = self.0.switched.settled();

@@ -5,7 +5,6 @@ mod basics;
 mod cases;
 mod damage;
 mod golden;
-mod lent;
 mod model;
 mod power;
 mod refusals;
