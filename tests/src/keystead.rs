@@ -167,19 +167,10 @@ impl Keystead {
         }
     }
 
-    /// Waits until the process has ended by itself.
+    /// Waits until the process has ended by itself; one that does not is killed, and an error.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        loop {
-            if let Some(status) = self.ended()? {
-                self.running = None;
-                return Ok(status);
-            }
-            if Instant::now() > deadline {
-                return Err(io::Error::other("the server did not end within 30 s"));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let (mut process, _) = self.running.take().expect("a server is running");
+        within(STOP_TIMEOUT, process.id(), move || process.wait())?
     }
 
     /// Whether a server runs here, as far as is known.
@@ -197,20 +188,8 @@ impl Keystead {
 
     /// SIGTERM, and waits for the clean end.
     pub fn stop(&mut self) -> io::Result<ExitStatus> {
-        let (mut process, _) = self.running.take().expect("a server is running");
-        signal(process.id(), "TERM")?;
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        loop {
-            if let Some(status) = process.try_wait()? {
-                return Ok(status);
-            }
-            if Instant::now() > deadline {
-                process.kill()?;
-                process.wait()?;
-                return Err(io::Error::other("the server did not stop within 30 s of SIGTERM"));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        signal(self.pid(), "TERM")?;
+        self.wait()
     }
 
     /// Where the SQL door is, as the admin of the first start.
@@ -331,25 +310,29 @@ fn clean_command() -> io::Result<Command> {
 
 /// Runs the binary to its end: for starts that must be refused and commands that only ask.
 pub fn run(arguments: &[&str]) -> io::Result<std::process::Output> {
-    let mut process = clean_command()?
+    let process = clean_command()?
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    let deadline = Instant::now() + READY_TIMEOUT;
-    while process.try_wait()?.is_none() {
-        if Instant::now() > deadline {
-            process.kill()?;
-            let output = process.wait_with_output()?;
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(io::Error::other(format!(
-                "keystead {arguments:?} was still running after 30 s:\n{said}"
-            )));
-        }
-        std::thread::sleep(Duration::from_millis(5));
+    within(READY_TIMEOUT, process.id(), move || process.wait_with_output())?
+}
+
+/// What `wait` gives once a process has ended. A process that takes longer is killed, and an error.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    pid: u32,
+    wait: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let (sender, receiver) = mpsc::channel();
+    let waiter = std::thread::spawn(move || drop(sender.send(wait())));
+    let ended = receiver.recv_timeout(limit);
+    if ended.is_err() {
+        signal(pid, "KILL")?;
     }
-    process.wait_with_output()
+    waiter.join().expect("waiting does not panic");
+    ended.map_err(|_| io::Error::other(format!("process {pid} had to be killed after {limit:?}")))
 }
 
 /// Starts the binary with pipes on all three sides, for commands that are fed or interrupted.

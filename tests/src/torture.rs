@@ -407,16 +407,23 @@ pub fn load(address: &Address, ledgers: &mut [Ledger], operations: usize, seed: 
 fn load_one(address: &Address, ledger: &mut Ledger, operations: usize, seed: u64) -> Result<(), String> {
     let mut rng = StdRng::seed_from_u64(seed ^ u64::from(ledger.worker) << 32);
     let Ok(mut wire) = Wire::connect(address) else { return Ok(()) };
-    for _ in 0..operations {
-        let operation = ledger.choose(&mut rng);
-        ledger.in_flight = Some(operation.clone());
-        if let Told::Nothing = perform(&mut wire, ledger, &operation)? {
-            return Ok(());
-        }
-        ledger.in_flight = None;
-        ledger.acknowledge(operation);
+    let mut left = operations;
+    while left > 0 && operate(&mut wire, ledger, &mut rng)? {
+        left -= 1;
     }
     Ok(())
+}
+
+/// Does one operation; false if no answer came.
+fn operate(wire: &mut Wire, ledger: &mut Ledger, rng: &mut StdRng) -> Result<bool, String> {
+    let operation = ledger.choose(rng);
+    ledger.in_flight = Some(operation.clone());
+    if let Told::Nothing = perform(wire, ledger, &operation)? {
+        return Ok(false);
+    }
+    ledger.in_flight = None;
+    ledger.acknowledge(operation);
+    Ok(true)
 }
 
 /// Lets one worker write so many large rows, which fill the log fast. Stops as [`load`] does.
@@ -538,15 +545,7 @@ fn perform(wire: &mut Wire, ledger: &Ledger, operation: &Operation) -> Result<To
 fn work(ledger: &mut Ledger, address: &Address, seed: u64, stop: &AtomicBool) -> Result<(), String> {
     let mut rng = StdRng::seed_from_u64(seed);
     let Ok(mut wire) = Wire::connect(address) else { return Ok(()) };
-    while !stop.load(Ordering::Relaxed) {
-        let operation = ledger.choose(&mut rng);
-        ledger.in_flight = Some(operation.clone());
-        if let Told::Nothing = perform(&mut wire, ledger, &operation)? {
-            return Ok(());
-        }
-        ledger.in_flight = None;
-        ledger.acknowledge(operation);
-    }
+    while !stop.load(Ordering::Relaxed) && operate(&mut wire, ledger, &mut rng)? {}
     Ok(())
 }
 

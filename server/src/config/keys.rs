@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
     Config, LogFormat, LogPriority,
-    units::{read_size, read_time, show_size, show_time},
+    units::{read_size, read_size_between, read_time, show_size, show_time},
 };
 
 /// One setting.
@@ -68,10 +68,7 @@ pub const KEYS: &[Key] = &[
         name: "sql.frame_bytes_max",
         help: "the longest message; a longer one is 54000",
         set: |c, text| {
-            let bytes = read_size(text)?;
-            if !(1 << 16..=1 << 30).contains(&bytes) {
-                return Err("must lie between 64KiB and 1GiB".to_owned());
-            }
+            let bytes = read_size_between(text, 1 << 16, 1 << 30)?;
             c.sql.frame_bytes_max = usize::try_from(bytes).map_err(|error| error.to_string())?;
             Ok(())
         },
@@ -194,39 +191,20 @@ pub const KEYS: &[Key] = &[
         name: "checkpoint.bytes",
         help: "a checkpoint is made after this much was logged",
         set: |c, text| {
-            let bytes = read_size(text)?;
-            if bytes < 1 << 20 {
-                return Err("must be at least 1MiB".to_owned());
-            }
-            c.pace.checkpoint_bytes = bytes;
-            Ok(())
+            read_size_between(text, 1 << 20, u64::MAX).map(|bytes| c.pace.checkpoint_bytes = bytes)
         },
         get: |c| show_size(c.pace.checkpoint_bytes),
     },
     Key {
         name: "memory.memtable_bytes",
         help: "what a shard holds in memory before it is written to a table",
-        set: |c, text| {
-            let bytes = read_size(text)?;
-            if !(1 << 20..=1 << 30).contains(&bytes) {
-                return Err("must lie between 1MiB and 1GiB".to_owned());
-            }
-            c.pace.memtable_bytes = bytes;
-            Ok(())
-        },
+        set: |c, text| read_size_between(text, 1 << 20, 1 << 30).map(|bytes| c.pace.memtable_bytes = bytes),
         get: |c| show_size(c.pace.memtable_bytes),
     },
     Key {
         name: "memory.limit",
         help: "what the process may use; the default follows the cgroup or machine",
-        set: |c, text| {
-            let bytes = read_size(text)?;
-            if bytes < 64 << 20 {
-                return Err("must be at least 64MiB".to_owned());
-            }
-            c.memory.limit = bytes;
-            Ok(())
-        },
+        set: |c, text| read_size_between(text, 64 << 20, u64::MAX).map(|bytes| c.memory.limit = bytes),
         get: |c| show_size(c.memory.limit),
     },
     Key {

@@ -21,6 +21,16 @@ pub(super) fn read_size(text: &str) -> Result<u64, String> {
     read(text, SIZES, 1).ok_or_else(|| format!("\"{text}\" is not a size such as 64MiB"))
 }
 
+/// As [`read_size`], of a size that lies between two; `u64::MAX` for no upper end.
+pub(super) fn read_size_between(text: &str, min: u64, max: u64) -> Result<u64, String> {
+    let bytes = read_size(text)?;
+    match (min..=max).contains(&bytes) {
+        true => Ok(bytes),
+        false if max == u64::MAX => Err(format!("must be at least {}", show_size(min))),
+        false => Err(format!("must lie between {} and {}", show_size(min), show_size(max))),
+    }
+}
+
 /// Reads `10s`; a number alone is milliseconds, as in PostgreSQL.
 pub(super) fn read_time(text: &str) -> Result<Duration, String> {
     let millis = read(text, TIMES, 1).ok_or_else(|| format!("\"{text}\" is not a time such as 10s"))?;

@@ -6,17 +6,7 @@ use std::thread;
 use tests::keystead::Keystead;
 use tests::wire::{self, Wire};
 
-use crate::subject::{Subject, is_oracle};
-
-fn run(wire: &mut Wire, sql: &str) {
-    let reply = wire.query(sql).unwrap();
-    assert!(reply.error.is_none(), "{sql}: {:?}", reply.error);
-}
-
-fn scalar(wire: &mut Wire, sql: &str) -> String {
-    let reply = wire.query(sql).unwrap();
-    reply.scalar().unwrap_or_else(|| panic!("{sql}: {:?}", reply.error)).to_owned()
-}
+use crate::subject::{Subject, is_oracle, run, scalar};
 
 /// No write is lost and none is refused while a column changes its type under it.
 #[test]

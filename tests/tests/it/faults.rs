@@ -6,18 +6,13 @@ use std::time::Duration;
 use tests::keystead::resident_bytes;
 use tests::wire::{self, Wire};
 
-use crate::subject::Subject;
+use crate::subject::{Subject, run};
 
 fn pid(subject: &Subject) -> u32 {
     match subject {
         Subject::Keystead(server) => server.pid(),
         Subject::Oracle(oracle) => oracle.pid(),
     }
-}
-
-fn run(wire: &mut Wire, sql: &str) {
-    let reply = wire.query(sql).unwrap();
-    assert!(reply.error.is_none(), "{sql}: {:?}", reply.error);
 }
 
 fn rows(wire: &mut Wire, sql: &str) -> Vec<String> {

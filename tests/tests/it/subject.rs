@@ -45,6 +45,18 @@ impl Subject {
     }
 }
 
+/// Runs a statement that must not fail.
+pub(crate) fn run(wire: &mut Wire, sql: &str) {
+    let reply = wire.query(sql).unwrap();
+    assert!(reply.error.is_none(), "{sql}: {:?}", reply.error);
+}
+
+/// The first value of a statement that must give one.
+pub(crate) fn scalar(wire: &mut Wire, sql: &str) -> String {
+    let reply = wire.query(sql).unwrap();
+    reply.scalar().unwrap_or_else(|| panic!("{sql}: {:?}", reply.error)).to_owned()
+}
+
 /// Whether the oracle stands in for the server.
 pub(crate) fn is_oracle() -> bool {
     std::env::var("KEYSTEAD_TARGET").is_ok_and(|target| target == "oracle")

@@ -6,17 +6,7 @@ use tests::Address;
 use tests::keystead::Keystead;
 use tests::wire::Wire;
 
-use crate::subject::Subject;
-
-fn run(wire: &mut Wire, sql: &str) {
-    let reply = wire.query(sql).unwrap();
-    assert!(reply.error.is_none(), "{sql}: {:?}", reply.error);
-}
-
-fn scalar(wire: &mut Wire, sql: &str) -> String {
-    let reply = wire.query(sql).unwrap();
-    reply.scalar().unwrap_or_else(|| panic!("{sql}: {:?}", reply.error)).to_owned()
-}
+use crate::subject::{Subject, run, scalar};
 
 /// Runs one closure per client, each with a connection of its own.
 fn clients(address: &Address, count: u64, work: impl Fn(u64, &mut Wire) + Sync) {
