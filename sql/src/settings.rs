@@ -288,6 +288,10 @@ pub(crate) struct Limits {
     pub(crate) many_partitions: bool,
     /// `default_transaction_read_only`.
     pub(crate) read_only: bool,
+    /// `default_transaction_isolation` says so.
+    pub(crate) is_read_committed: bool,
+    /// `keystead.command_id` names the next command.
+    pub(crate) is_named: bool,
 }
 
 impl Settings {
@@ -453,13 +457,15 @@ impl Settings {
 }
 
 /// The parameters that [`Derived`] is made of.
-const DERIVED_FROM: [&str; 9] = [
+const DERIVED_FROM: [&str; 11] = [
     "statement_timeout",
     "lock_timeout",
     "idle_session_timeout",
     "idle_in_transaction_session_timeout",
     "keystead.multi_partition",
     "default_transaction_read_only",
+    "default_transaction_isolation",
+    "keystead.command_id",
     "TimeZone",
     "DateStyle",
     "bytea_output",
@@ -496,6 +502,11 @@ impl Derived {
                 idle_in_transaction: duration("idle_in_transaction_session_timeout"),
                 many_partitions: get("keystead.multi_partition") == "each",
                 read_only: get("default_transaction_read_only") == "on",
+                is_read_committed: !matches!(
+                    get("default_transaction_isolation"),
+                    "repeatable read" | "serializable"
+                ),
+                is_named: !get("keystead.command_id").is_empty(),
             },
             text: value::Context {
                 zone: Zone::parse(get("TimeZone")).unwrap_or_else(|_| Zone::utc()),

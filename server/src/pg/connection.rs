@@ -8,7 +8,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use model::{Code, Error, Result};
-use sql::session::{Session, Status};
+use sql::session::{Session, SimpleStatement, Status};
 use tracing::{debug, warn};
 
 use super::{
@@ -38,6 +38,8 @@ pub(super) struct Connection {
     pub(super) text: String,
     /// Texts of prepared statements.
     pub(super) texts: Texts,
+    /// The statement of a simple query that was found and could not be answered on the spot.
+    pub(super) found: Option<SimpleStatement>,
     /// Parameters as the client knows them.
     reported: Vec<(&'static str, String)>,
 }
@@ -61,6 +63,7 @@ impl Connection {
             is_skipping: false,
             text: String::new(),
             texts: Texts::default(),
+            found: None,
             reported: Vec::new(),
         }
     }
@@ -139,8 +142,6 @@ impl Connection {
             }
             b'Q' => Box::pin(self.simple(frame)).await,
             b'P' => Box::pin(self.parse(frame)).await,
-            b'D' => Box::pin(self.describe(frame)).await,
-            b'C' => Box::pin(self.close(frame)).await,
             b'H' => {
                 self.link.input.consume(frame);
                 self.link.flush().await.map_err(End::Gone)

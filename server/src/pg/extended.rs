@@ -42,7 +42,7 @@ impl Texts {
         self.portal = text.cloned().unwrap_or_default();
     }
 
-    fn closed(&mut self, name: &str) {
+    pub(super) fn closed(&mut self, name: &str) {
         self.statements.remove(name);
     }
 
@@ -60,9 +60,9 @@ struct Parse {
 }
 
 /// Describe or Close, read: a name and whether it is a portal's.
-struct Named {
-    is_portal: bool,
-    name: String,
+pub(super) struct Named<'a> {
+    pub(super) is_portal: bool,
+    pub(super) name: &'a str,
 }
 
 impl Connection {
@@ -86,59 +86,6 @@ impl Connection {
             }
             Err(error) => Box::pin(self.skip(&error)).await,
         }
-    }
-
-    /// Answers a Describe message.
-    pub(super) async fn describe(&mut self, frame: Frame) -> Result<(), End> {
-        let read = read_named(self.link.input.fields(frame));
-        self.link.input.consume(frame);
-        let Named { is_portal, name } = match read {
-            Ok(named) => named,
-            Err(error) => return Box::pin(self.skip(&error)).await,
-        };
-        let Self { link, session, membership, door, .. } = self;
-        let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());
-        if is_portal {
-            let described = operation.run(link, pin!(session.describe_portal(&name))).await?;
-            drop(operation);
-            return match described {
-                Ok(description) => {
-                    put_portal(&mut self.link.output, &description);
-                    Ok(())
-                }
-                Err(error) => Box::pin(self.skip(&error)).await,
-            };
-        }
-        let described = operation.run(link, pin!(session.describe_statement(&name))).await?;
-        drop(operation);
-        match described {
-            Ok(description) => {
-                let output = &mut self.link.output;
-                output.parameters(&description.parameters);
-                match &description.columns {
-                    Some(columns) => output.columns(columns, |_| encode::Format::Text),
-                    None => output.no_data(),
-                }
-                Ok(())
-            }
-            Err(error) => Box::pin(self.skip(&error)).await,
-        }
-    }
-
-    /// Answers a Close message. What is not there is closed already.
-    pub(super) async fn close(&mut self, frame: Frame) -> Result<(), End> {
-        let read = read_named(self.link.input.fields(frame));
-        self.link.input.consume(frame);
-        match read {
-            Ok(Named { is_portal: true, name }) => self.session.close_portal(&name),
-            Ok(Named { is_portal: false, name }) => {
-                self.texts.closed(&name);
-                self.session.close_statement(&name);
-            }
-            Err(error) => return Box::pin(self.skip(&error)).await,
-        }
-        self.link.output.close_complete();
-        Ok(())
     }
 
     /// Answers an Execute message.
@@ -284,9 +231,9 @@ pub(super) fn read_formats(fields: &mut Fields<'_>) -> Result<Vec<Format>> {
     Ok(formats)
 }
 
-fn read_named(mut fields: Fields<'_>) -> Result<Named> {
+pub(super) fn read_named(mut fields: Fields<'_>) -> Result<Named<'_>> {
     let kind = fields.byte()?;
-    let name = fields.text()?.to_owned();
+    let name = fields.text()?;
     fields.end()?;
     let is_portal = match kind {
         b'P' => true,

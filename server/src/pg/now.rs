@@ -1,5 +1,5 @@
-//! Messages that are answered on the spot, without a future: Bind, Sync with nothing to end, a read by key, and what only
-//! looks at the session.
+//! Messages that are answered on the spot, without a future: Bind, Describe, Close, Sync with nothing to end, a read by key,
+//! and what only looks at the session.
 //!
 //! Invariants:
 //! - It is the same answer as the awaited one. What would wait, or is malformed, is left alone: the awaited form takes it.
@@ -17,7 +17,7 @@ use tracing::error;
 use super::{
     connection::{Connection, note_time},
     encode,
-    extended::{put_portal, read_execute, read_formats},
+    extended::{Named, put_portal, read_execute, read_formats, read_named},
     frame::{Fields, Frame},
     rows::{self, BUFFER_BYTES_MAX},
 };
@@ -42,11 +42,12 @@ impl Connection {
             return Now::Later;
         }
         let answered = match frame.tag {
-            b'B' => return self.bind(frame),
+            b'B' => Some(self.bind(frame)),
+            b'D' => Some(self.describe(frame)),
+            b'C' => Some(self.close(frame)),
             b'E' => self.execute_now(frame),
             b'S' => self.sync_now(),
             b'Q' => self.simple_now(frame),
-            b'D' => self.describe_now(frame),
             b'P' => self.parse_now(frame),
             _ => None,
         };
@@ -72,7 +73,6 @@ impl Connection {
             }
             Ok(())
         });
-        link.input.consume(frame);
         match bound {
             Ok(()) => {
                 link.output.bind_complete();
@@ -96,14 +96,18 @@ impl Connection {
     }
 
     fn simple_now(&mut self, frame: Frame) -> Option<Now> {
-        let Self { link, session, membership, door, .. } = self;
+        let Self { link, session, membership, door, found, .. } = self;
         let mut fields = link.input.fields(frame);
         let text = fields.text().ok()?;
         fields.end().ok()?;
         let started = door.clock.monotonic();
         // A failure is answered by the awaited form, from the start.
         let statement = caught(&door.metrics, || session.find_simple(text)).ok()??;
-        let got = caught(&door.metrics, || session.get_simple_now(&statement)).ok()??;
+        let got = caught(&door.metrics, || session.get_simple_now(&statement));
+        let Ok(Some(got)) = got else {
+            *found = Some(statement);
+            return None;
+        };
         let before = link.output.len();
         link.output.columns(got.columns, |_| encode::Format::Text);
         if rows::put_got(&mut link.output, &got).is_err() {
@@ -138,15 +142,12 @@ impl Connection {
         Some(Now::Flush)
     }
 
-    fn describe_now(&mut self, frame: Frame) -> Option<Now> {
+    fn describe(&mut self, frame: Frame) -> Now {
         let Self { link, session, .. } = self;
-        let mut fields = link.input.fields(frame);
-        let kind = fields.byte().ok()?;
-        let name = fields.text().ok()?;
-        fields.end().ok()?;
-        match kind {
-            b'P' => put_portal(&mut link.output, &session.describe_portal_now(name)?),
-            b'S' => {
+        let described = read_named(link.input.fields(frame)).and_then(|Named { is_portal, name }| {
+            if is_portal {
+                put_portal(&mut link.output, &session.describe_portal_now(name)?);
+            } else {
                 let description = session.describe_statement_now(name)?;
                 link.output.parameters(&description.parameters);
                 match &description.columns {
@@ -154,9 +155,29 @@ impl Connection {
                     None => link.output.no_data(),
                 }
             }
-            _ => return None,
+            Ok(())
+        });
+        described.map_or_else(Now::Failed, |()| Now::Done)
+    }
+
+    /// What is not there is closed already.
+    fn close(&mut self, frame: Frame) -> Now {
+        let Self { link, session, texts, .. } = self;
+        let closed = read_named(link.input.fields(frame)).map(|Named { is_portal, name }| {
+            if is_portal {
+                session.close_portal(name);
+            } else {
+                session.close_statement(name);
+                texts.closed(name);
+            }
+        });
+        match closed {
+            Ok(()) => {
+                link.output.close_complete();
+                Now::Done
+            }
+            Err(error) => Now::Failed(error),
         }
-        Some(Now::Done)
     }
 
     fn parse_now(&mut self, frame: Frame) -> Option<Now> {

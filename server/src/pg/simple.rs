@@ -38,6 +38,14 @@ impl Connection {
     }
 
     async fn statements(&mut self, text: &str) -> Result<Result<()>, End> {
+        if let Some(statement) = self.found.take() {
+            self.session.set_more_follows(false);
+            let ran = self.statement(&statement).await?;
+            if ran.is_ok() {
+                self.door.metrics.statements_done.increment();
+            }
+            return Ok(ran);
+        }
         let split = {
             let Self { link, session, membership, door, .. } = &mut *self;
             let mut operation = Operation::begin(membership.entry(), &door.metrics, session.cancel_handle());

@@ -174,6 +174,9 @@ impl Session {
         for (partition, tables) in groups {
             self.truncate_in(&partition, &tables).await?;
         }
+        if !self.is_transactional() {
+            self.use_name();
+        }
         Ok(())
     }
 }

@@ -6,10 +6,7 @@
 
 use std::sync::Arc;
 
-use model::{
-    Error, Result, Value, key,
-    schema::{IndexPart, Table},
-};
+use model::{Error, Result, Value, key, schema::Table};
 
 use super::Direct;
 use crate::{
@@ -26,11 +23,17 @@ pub(crate) struct DirectJoin {
     second: Direct,
     /// Where the parts of the second key come from.
     key: Vec<Part>,
-    parts: Vec<IndexPart>,
     /// Whether a first row without a second is given all the same.
     is_left: bool,
     /// What is made of both; none if they are given as they are.
-    project: Option<Vec<Expr>>,
+    project: Option<Project>,
+}
+
+#[derive(Debug)]
+enum Project {
+    /// Values as they are, by their places.
+    Places(Vec<usize>),
+    Expressions(Vec<Expr>),
 }
 
 #[derive(Debug)]
@@ -67,8 +70,13 @@ impl DirectJoin {
         if first.partition != second.partition {
             return None;
         }
-        let parts = second.parts.clone();
-        Some(Self { first, second, key, parts, is_left, project })
+        let project = project.map(|expressions: Vec<Expr>| {
+            match expressions.iter().map(Expr::as_column).collect::<Option<Vec<usize>>>() {
+                Some(places) => Project::Places(places),
+                None => Project::Expressions(expressions),
+            }
+        });
+        Some(Self { first, second, key, is_left, project })
     }
 
     /// The table and the key of the first row; none if a part of the key is null.
@@ -83,8 +91,8 @@ impl DirectJoin {
 
     /// The key of the second row for a first one; none if a part of it is null.
     pub(crate) fn second_key(&self, first: &[Value], parameters: &[Value]) -> Result<Option<Vec<u8>>> {
-        let mut bytes = Vec::with_capacity(16 * self.parts.len());
-        for (part, index) in self.key.iter().zip(&self.parts) {
+        let mut bytes = Vec::with_capacity(16 * self.key.len());
+        for (part, index) in self.key.iter().zip(&self.second.parts) {
             let value = match part {
                 Part::First(place) => first.get(*place),
                 Part::Parameter(number) => parameters.get(*number),
@@ -111,16 +119,17 @@ impl DirectJoin {
             None if self.is_left => values.extend(vec![Value::Null; self.second.columns.len()]),
             None => return Ok(None),
         }
-        let Some(expressions) = &self.project else { return Ok(Some(values)) };
-        if let Some(places) = expressions.iter().map(Expr::as_column).collect::<Option<Vec<usize>>>() {
-            return Ok(Some(places.into_iter().map(|place| values[place].clone()).collect()));
+        match &self.project {
+            None => Ok(Some(values)),
+            Some(Project::Places(places)) => {
+                Ok(Some(places.iter().map(|place| values[*place].clone()).collect()))
+            }
+            Some(Project::Expressions(expressions)) => {
+                let mut context = context();
+                let values = expressions.iter().map(|expr| eval::value(&mut context, expr, &values));
+                values.collect::<Result<Vec<Value>>>().map(Some)
+            }
         }
-        let mut context = context();
-        expressions
-            .iter()
-            .map(|expr| eval::value(&mut context, expr, &values))
-            .collect::<Result<Vec<Value>>>()
-            .map(Some)
     }
 }
 

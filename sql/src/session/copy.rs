@@ -166,9 +166,6 @@ impl Session {
         portal: &Portal,
         cancel: &Cancel,
     ) -> Result<Executed> {
-        if self.is_read_only() {
-            return Err(super::run::read_only_error("COPY FROM"));
-        }
         let under = self.catalog().version();
         let (table, columns) = self.copied_table(copy, Privilege::Insert)?;
         if !options.atomic && self.transaction.is_some() {
@@ -187,8 +184,8 @@ impl Session {
         let statement = self.begin_statement_over(true);
         let runtime = self.runtime(&statement, Vec::new(), cancel.clone());
         let mut from = CopyFrom::new(&table, &columns, &options, &runtime)?;
-        // What makes a body under a command's name the same is asked of its writes.
-        if self.settings.get("keystead.command_id").is_empty() {
+        // A load has no name.
+        if !self.has_name() {
             from.allow_staging();
         }
         let format = CopyFormat { format: wire_format(&options), columns: columns.len() };
@@ -306,7 +303,7 @@ impl Session {
         let handle = self.cancel.clone();
         let cancel = handle.resume(&copying.cancel);
         let deadline = copying.deadline;
-        self.note_copied(data);
+        self.note_more(data);
         let written = handle.guard(&cancel, deadline, pin!(copying.from.write(data))).await;
         handle.end();
         written?;

@@ -57,6 +57,8 @@ pub struct Session {
     pub(super) has_temporary: bool,
     /// Temporary tables that are emptied (`false`) or dropped (`true`) at the next commit.
     pub(super) on_commit: Vec<(TableId, bool)>,
+    /// A command was sent since the last commit, and there are such tables.
+    pub(super) is_commit_due: bool,
     known: Mutex<Option<Known>>,
 }
 
@@ -132,6 +134,7 @@ impl Session {
             plan_settings: None,
             has_temporary: false,
             on_commit: Vec::new(),
+            is_commit_due: false,
             known: Mutex::default(),
         })
     }

@@ -120,6 +120,7 @@ impl Session {
         self.has_temporary = true;
         self.plan_settings = None;
         self.on_commit.extend(on_commit.map(|drops| (table, drops)));
+        self.is_commit_due = !self.on_commit.is_empty();
     }
 
     /// Begins work of a definition that reads and writes rows under a catalog of its own, as a transaction.

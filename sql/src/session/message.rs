@@ -78,10 +78,7 @@ impl Session {
 
     /// Describe of a statement.
     pub async fn describe_statement(&mut self, name: &str) -> Result<StatementDescription> {
-        let result = self.statement(name).map(|prepared| StatementDescription {
-            parameters: prepared.parameters.to_vec(),
-            columns: prepared.columns.clone(),
-        });
+        let result = self.describe_statement_now(name);
         self.settle(result).await
     }
 
@@ -181,7 +178,7 @@ impl Session {
 
     /// Describe of a portal.
     pub async fn describe_portal(&mut self, name: &str) -> Result<PortalDescription> {
-        let result = self.portals.get(name).ok_or_else(|| no_portal(name)).map(describe);
+        let result = self.describe_portal_now(name);
         self.settle(result).await
     }
 
@@ -268,6 +265,11 @@ impl Session {
             self.transaction.as_ref().is_some_and(|transaction| !transaction.block) && !self.more_follows;
         if ends {
             Box::pin(self.commit()).await?;
+        } else if self.transaction.is_none() {
+            self.end_said();
+            if self.is_commit_due {
+                Box::pin(self.after_commit()).await;
+            }
         }
         self.set_activity(self.state_name(), None);
         Ok(())
@@ -345,6 +347,10 @@ impl Session {
         // The unnamed statement ends with a simple query.
         self.statements.remove("");
         self.portals.remove("");
+        // What a name is bound to is the text as it was said.
+        if self.settings.limits().is_named {
+            return None;
+        }
         if let Some(prepared) = self.find_prepared(text, &[]) {
             return Some(SimpleStatement::of_plan(prepared, Vec::new()));
         }
@@ -358,7 +364,7 @@ impl Session {
 
     /// A statement whose numbers were taken out, if a plan for it is there or can be made; else the text is parsed as it is.
     async fn lift(&mut self, text: &str) -> Option<SimpleStatement> {
-        if self.status() == Status::Failed {
+        if self.status() == Status::Failed || self.settings.limits().is_named {
             return None;
         }
         let literals::Lifted { text, values, types } = literals::lift(text)?;
@@ -421,7 +427,7 @@ fn check_constants(prepared: &Prepared) -> Result<()> {
     }
 }
 
-fn no_portal(name: &str) -> Error {
+pub(super) fn no_portal(name: &str) -> Error {
     Error::new(Code::InvalidCursorName, format!("portal \"{name}\" does not exist"))
 }
 

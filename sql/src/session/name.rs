@@ -3,7 +3,7 @@
 //! Invariants:
 //! - What binds a name to its body is what the client said: texts, parameters and copied data. What the session made of it
 //!   (hidden row ids, sequences, `now()`, values read and written again) may differ when it is said again.
-//! - A name is used up by the command that is applied under it; until then each try is a higher attempt.
+//! - A name is used up by what is done under it, even if that changes nothing; until then each try is a higher attempt.
 
 use model::{Result, Value, command::Identity, id::CommandId};
 use xxhash_rust::xxh3::Xxh3;
@@ -26,11 +26,11 @@ pub(super) struct Named {
 impl Session {
     /// Notes a statement that writes, if the command it becomes part of has a name.
     pub(super) fn note_said(&mut self, text: &str, parameters: &[Value]) -> Result<()> {
-        let name = self.settings.get(SETTING);
-        if name.is_empty() {
+        if !self.settings.limits().is_named {
             self.named = None;
             return Ok(());
         }
+        let name = self.settings.get(SETTING);
         let id: CommandId = name.parse()?;
         let earlier = self.named.take().filter(|named| named.id == id);
         let goes_on = self.transaction.is_some() || self.more_follows;
@@ -46,8 +46,8 @@ impl Session {
         Ok(())
     }
 
-    /// Notes data of a COPY.
-    pub(super) fn note_copied(&mut self, data: &[u8]) {
+    /// Notes what is said besides: data of a COPY, a ROLLBACK TO.
+    pub(super) fn note_more(&mut self, data: &[u8]) {
         if let Some(Named { said: Some(said), .. }) = &mut self.named {
             said.update(data);
         }
@@ -81,9 +81,10 @@ impl Session {
         }
     }
 
-    /// The command was applied: the name is used up.
-    pub(super) fn use_name(&mut self) {
-        if self.named.take().is_some() {
+    /// The command was applied, or what was said changed nothing: the name is used up.
+    pub(crate) fn use_name(&mut self) {
+        if self.has_name() {
+            self.named = None;
             self.settings.force(SETTING, "");
         }
     }

@@ -9,10 +9,11 @@
 use std::{borrow::Cow, sync::Arc};
 
 use bytes::Bytes;
-use model::{Type, Value, catalog::Catalog, read::At, request::Column, value};
+use model::{Result, Type, Value, catalog::Catalog, read::At, request::Column, value};
 
 use super::{
     Format, PortalDescription, Session, SimpleStatement, StatementDescription, Status,
+    message::no_portal,
     portal::{Run, describe},
 };
 use crate::{
@@ -71,17 +72,26 @@ impl Session {
         Some(())
     }
 
-    /// Describe of a statement that is there.
-    pub fn describe_statement_now(&self, name: &str) -> Option<StatementDescription> {
-        self.statements.get(name).map(|prepared| StatementDescription {
+    /// Describe of a statement, which waits for nobody. After an error [`Session::note_failure`] must be called.
+    pub fn describe_statement_now(&self, name: &str) -> Result<StatementDescription> {
+        let prepared = self.statement(name)?;
+        // As PostgreSQL: what gives rows is not described in a failed block.
+        if prepared.columns.is_some() {
+            self.check_not_failed()?;
+        }
+        Ok(StatementDescription {
             parameters: prepared.parameters.to_vec(),
             columns: prepared.columns.clone(),
         })
     }
 
-    /// Describe of a portal that is there.
-    pub fn describe_portal_now(&self, name: &str) -> Option<PortalDescription> {
-        self.portals.get(name).map(describe)
+    /// As [`Session::describe_statement_now`], of a portal.
+    pub fn describe_portal_now(&self, name: &str) -> Result<PortalDescription> {
+        let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+        if portal.prepared.columns.is_some() {
+            self.check_not_failed()?;
+        }
+        Ok(describe(portal))
     }
 
     /// Execute of a portal that reads by keys and has not been run. Positive `rows_max` is a limit.
@@ -151,6 +161,10 @@ impl Session {
                 || transaction.catalog.is_some()
                 || transaction.state.isolation != Isolation::ReadCommitted)
         {
+            return None;
+        }
+        // Without a transaction one may begin here.
+        if self.transaction.is_none() && !self.settings.limits().is_read_committed {
             return None;
         }
         let catalog = self.engine.dispatch.catalog();

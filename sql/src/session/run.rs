@@ -86,6 +86,9 @@ impl Session {
                     let words: Vec<String> =
                         statement.to_string().split(' ').take(2).map(str::to_owned).collect();
                     self.check_read_write(&words.join(" "))?;
+                    if matches!(**statement, sqlparser::ast::Statement::Truncate { .. }) {
+                        self.note_said(&parsed.text, &[])?;
+                    }
                     Gave::Tag(Box::pin(self.definition(statement, &parsed.text, cancel)).await?)
                 }
             },
@@ -184,6 +187,7 @@ impl Session {
     async fn get_directly(&mut self, direct: &Direct, portal: &Portal) -> Result<Option<Vec<Vec<Value>>>> {
         let Some(key) = direct.locate(&portal.parameters)? else { return Ok(Some(Vec::new())) };
         let row = match &mut self.transaction {
+            None if self.more_follows && !self.settings.limits().is_read_committed => return Ok(None),
             None => direct.get(self.engine.dispatch.as_ref(), &key, &At::Latest).await?,
             Some(transaction) => {
                 transaction.used = true;

@@ -14,23 +14,36 @@ use super::Session;
 
 impl Session {
     /// After a commit: tables ON COMMIT DELETE ROWS are emptied, those ON COMMIT DROP go.
-    pub(super) async fn after_commit(&mut self) -> Result<()> {
+    ///
+    /// The commit itself is done: what fails here is told as a warning, and done at the next commit.
+    pub(super) async fn after_commit(&mut self) {
         if self.on_commit.is_empty() {
-            return Ok(());
+            return;
         }
+        // What follows in the same message is a transaction of its own.
+        let more = std::mem::replace(&mut self.more_follows, false);
+        let done = self.clear_temporary().await;
+        self.more_follows = more;
+        self.is_commit_due = false;
+        if let Err(error) = done {
+            self.notice("WARNING", error);
+        }
+    }
+
+    async fn clear_temporary(&mut self) -> Result<()> {
         let catalog = self.engine.dispatch.catalog();
         self.on_commit.retain(|(table, _)| catalog.table(*table).is_some());
         let dropped: Vec<TableId> =
             self.on_commit.iter().filter(|(_, drops)| *drops).map(|(table, _)| *table).collect();
-        self.on_commit.retain(|(_, drops)| !drops);
-        for (id, _) in self.on_commit.clone() {
-            let Some(table) = catalog.table(id) else { continue };
+        for (id, drops) in self.on_commit.clone() {
+            let Some(table) = catalog.table(id).filter(|_| !drops) else { continue };
             let partition = PartitionId::default_of(table.database, table.schema);
             self.truncate_in(&partition, &[id]).await?;
         }
         if !dropped.is_empty() {
             self.engine.dispatch.change_catalog(without(&catalog, |table| dropped.contains(&table))).await?;
         }
+        self.on_commit.retain(|(_, drops)| !drops);
         Ok(())
     }
 

@@ -122,7 +122,7 @@ impl Session {
                 self.portals.retain(|_, portal| !portal.is_running());
             }
             Some(_) => self.roll_back().await,
-            None => {}
+            None => self.end_said(),
         }
     }
 
@@ -249,8 +249,10 @@ impl Session {
         }
         self.end_said();
         self.settings.end(result.is_ok());
-        result?;
-        Box::pin(self.after_commit()).await
+        if result.is_ok() {
+            Box::pin(self.after_commit()).await;
+        }
+        result
     }
 
     async fn commit_parts(
@@ -269,7 +271,10 @@ impl Session {
         }
         let _ = catalog;
         let (partition, (mut conditions, writes)) = txn::command_parts(overlay);
-        let Some(partition) = partition.filter(|_| !writes.is_empty()) else { return Ok(()) };
+        let Some(partition) = partition.filter(|_| !writes.is_empty()) else {
+            self.use_name();
+            return Ok(());
+        };
         if state.isolation == Isolation::Serializable {
             conditions.extend(state.read_conditions(&partition)?);
         }
@@ -306,6 +311,7 @@ impl Session {
     }
 
     fn command(&mut self, partition: PartitionId, writes: Vec<model::command::Write>) -> Command {
+        self.is_commit_due = !self.on_commit.is_empty();
         Command {
             identity: self.identity(),
             time_left: None,
@@ -364,6 +370,7 @@ impl Session {
         under: CatalogVersion,
     ) -> Result<Committed> {
         if writes.is_empty() {
+            self.use_name();
             return Ok(Committed::Done);
         }
         let each = self.settings.limits().many_partitions;
@@ -432,6 +439,7 @@ impl Session {
 
     /// `ROLLBACK TO`.
     pub(super) async fn roll_back_to(&mut self, name: &str) -> Result<()> {
+        self.note_more(format!("rollback to {name}").as_bytes());
         let Some(transaction) = self.transaction.as_mut().filter(|transaction| transaction.block) else {
             return Err(outside("ROLLBACK TO SAVEPOINT"));
         };

@@ -681,6 +681,7 @@ impl Session {
         if options.analyze {
             if planned.writes {
                 self.check_read_write("EXPLAIN ANALYZE")?;
+                self.note_said(&portal.prepared.parsed.text, &portal.parameters)?;
             }
             let began = self.engine.clock.monotonic();
             let planned_writes = planned.writes;

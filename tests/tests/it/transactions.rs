@@ -4,7 +4,7 @@ use std::thread;
 
 use tests::Address;
 use tests::keystead::Keystead;
-use tests::wire::Wire;
+use tests::wire::{self, Wire};
 
 use crate::subject::{Subject, run, scalar};
 
@@ -254,4 +254,95 @@ fn a_named_command_said_again_changes_nothing_whatever_the_session_makes_of_it()
     run(&mut other, name);
     assert_ne!(other.query("INSERT INTO k VALUES (3)").unwrap().code(), "", "another body under a used name");
     assert_eq!(scalar(&mut wire, "SELECT sum(id) FROM k"), "3");
+}
+
+/// A name is bound to what was done under it: not to what failed before, nor to what came after.
+#[test]
+fn a_name_is_bound_to_its_own_statement_whatever_went_before() {
+    let server = Keystead::start().unwrap();
+    let mut wire = server.connect().unwrap();
+    run(&mut wire, "CREATE TABLE t (id int PRIMARY KEY, v int)");
+    run(&mut wire, "CREATE TABLE emptied (id int)");
+    run(&mut wire, "INSERT INTO emptied VALUES (1)");
+    let name = |n: u32| format!("SET keystead.command_id = '0190a5b2-7c3d-4e1f-8a9c-{n:012}'");
+    let again = |n: u32, statement: &str| {
+        let mut other = server.connect().unwrap();
+        run(&mut other, &name(n));
+        other.query(statement).unwrap().code().to_owned()
+    };
+    // What is refused leaves the name to what comes next.
+    run(&mut wire, &name(1));
+    assert_eq!(wire.query("INSERT INTO t VALUES (1, 'x')").unwrap().code(), "22P02");
+    assert_eq!(wire.query("INSERT INTO t SELECT 1, 1 / 0").unwrap().code(), "22012");
+    run(&mut wire, "INSERT INTO t VALUES (1, 1)");
+    assert_eq!(again(1, "INSERT INTO t VALUES (1, 1)"), "", "a retry is the same command");
+    // What changes nothing takes the name: nothing later goes by it.
+    for (n, nothing) in [(6, "UPDATE t SET v = 1 WHERE id = 99"), (7, "DELETE FROM t WHERE v > 99")] {
+        run(&mut wire, &name(n));
+        run(&mut wire, nothing);
+        assert_eq!(scalar(&mut wire, "SHOW keystead.command_id"), "");
+    }
+    // Whether a plan is known, or its numbers are taken out of it, makes no other body.
+    run(&mut wire, "UPDATE t SET v = 5 WHERE id = 1");
+    run(&mut wire, &name(2));
+    run(&mut wire, "UPDATE t SET v = v + 7 WHERE id = 1");
+    run(&mut wire, "UPDATE t SET v = v + 7 WHERE id = 1");
+    assert_eq!(again(2, "UPDATE t SET v = v + 7 WHERE id = 1"), "");
+    assert_ne!(again(2, "UPDATE t SET v = v + 8 WHERE id = 1"), "", "another body under a used name");
+    assert_eq!(scalar(&mut wire, "SELECT v FROM t"), "19");
+    // TRUNCATE and EXPLAIN ANALYZE write, too.
+    run(&mut wire, &name(3));
+    run(&mut wire, "TRUNCATE emptied");
+    run(&mut wire, "INSERT INTO emptied VALUES (2)");
+    assert_eq!(again(3, "TRUNCATE emptied"), "");
+    assert_eq!(scalar(&mut wire, "SELECT count(*) FROM emptied"), "1", "it was done once");
+    run(&mut wire, &name(4));
+    run(&mut wire, "EXPLAIN ANALYZE UPDATE t SET v = v + 1 WHERE id = 1");
+    assert_eq!(again(4, "EXPLAIN ANALYZE UPDATE t SET v = v + 1 WHERE id = 1"), "");
+    assert_eq!(scalar(&mut wire, "SELECT v FROM t"), "20");
+    // What a block took back makes it another block.
+    let script =
+        ["BEGIN", "SAVEPOINT s", "UPDATE t SET v = 0", "ROLLBACK TO s", "UPDATE t SET v = v + 1", "COMMIT"];
+    run(&mut wire, &name(5));
+    script.iter().for_each(|statement| run(&mut wire, statement));
+    let mut other = server.connect().unwrap();
+    run(&mut other, &name(5));
+    ["BEGIN", "UPDATE t SET v = 0", "UPDATE t SET v = v + 1"].iter().for_each(|text| run(&mut other, text));
+    assert_ne!(other.query("COMMIT").unwrap().code(), "", "another body under a used name");
+    assert_eq!(scalar(&mut wire, "SELECT v FROM t"), "21");
+}
+
+/// Reads that are pipelined with a later write are one transaction of the session's default isolation.
+#[test]
+fn pipelined_reads_by_key_keep_the_default_isolation() {
+    let subject = Subject::start();
+    let mut wire = subject.connect();
+    let mut other = subject.connect();
+    run(&mut wire, "CREATE TABLE k (id int PRIMARY KEY, v int)");
+    run(&mut wire, "INSERT INTO k VALUES (1, 1)");
+    run(&mut wire, "SET default_transaction_isolation = 'repeatable read'");
+    let get = [wire::bind("", "get", &[], &[], &[]), wire::execute("", 0)].concat();
+    let mut value = |wire: &mut Wire, ends: &[u8], until: u8| {
+        wire.send(&[&get, ends].concat()).unwrap();
+        let mut values = Vec::new();
+        loop {
+            let message = wire.read().unwrap();
+            assert_ne!(message.tag, b'E');
+            if message.tag == b'D' {
+                values.extend(wire::row(&message.body).unwrap());
+            }
+            if message.tag == until {
+                return values;
+            }
+        }
+    };
+    wire.send(&[wire::parse("get", "SELECT v FROM k WHERE id = 1", &[]), wire::flush()].concat()).unwrap();
+    assert_eq!(value(&mut wire, &wire::flush(), b'C'), [Some(b"1".to_vec())]);
+    run(&mut other, "UPDATE k SET v = 2 WHERE id = 1");
+    assert_eq!(
+        value(&mut wire, &wire::sync(), b'Z'),
+        [Some(b"1".to_vec())],
+        "the snapshot of the first read"
+    );
+    assert_eq!(value(&mut wire, &wire::sync(), b'Z'), [Some(b"2".to_vec())], "the next transaction");
 }

@@ -31,6 +31,8 @@ struct Place {
     file_bytes: u64,
     /// When the file was last changed, in nanoseconds since 1970.
     file_changed: u64,
+    /// How many rows a chunk has: what is done again must be cut as before.
+    chunk_rows: u32,
     /// Drawn at random; part of the names of this import's commands.
     import: u64,
     bytes: u64,
@@ -63,6 +65,7 @@ pub(crate) fn import(options: &ImportOptions) -> Result<(), Failure> {
     crate::auth::scram::random(&mut import)?;
     let mut place = Place {
         table: table_id(&mut client, &options.table)?,
+        chunk_rows: options.chunk_rows_max,
         import: u64::from_le_bytes(import),
         ..Place::default()
     };
@@ -146,7 +149,7 @@ impl Import<'_> {
                     self.note(bad.end)?;
                 }
             }
-            if is_end || chunk.len() >= self.options.chunk_rows_max as usize || bytes >= CHUNK_BYTES_MAX {
+            if is_end || chunk.len() >= self.place.chunk_rows as usize || bytes >= CHUNK_BYTES_MAX {
                 let end = chunk.last().map(|row| row.end);
                 self.send(&chunk)?;
                 chunk.clear();
