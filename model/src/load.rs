@@ -34,6 +34,9 @@ pub struct Loaded {
 /// About so many bytes of rows are brought at once.
 pub const PART_BYTES: usize = 2 << 20;
 
+/// And never more than these: a part fits a record of the smallest log.
+pub const PART_BYTES_MAX: usize = PART_BYTES + PART_BYTES / 2;
+
 /// Rows one after the other in one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
@@ -85,10 +88,21 @@ impl Rows {
         self.bytes.len()
     }
 
-    /// The buffer.
-    pub fn into_bytes(self) -> Bytes {
-        self.bytes.into()
+    /// The buffer, as parts of at most [`PART_BYTES_MAX`]: a row that a part cuts off goes on in the next.
+    pub fn into_parts(self) -> impl Iterator<Item = Bytes> + Send + use<> {
+        let mut rest = Bytes::from(self.bytes);
+        std::iter::from_fn(move || {
+            let part = rest.split_to(rest.len().min(PART_BYTES_MAX));
+            (!part.is_empty()).then_some(part)
+        })
     }
+}
+
+/// How many bytes at the beginning of a part are whole rows: all of them, or the last row goes on in the next part.
+pub fn whole_rows(part: &[u8]) -> usize {
+    let mut rows = RowsIter::new(part);
+    while rows.take_row().is_some() {}
+    part.len() - rows.rest.len()
 }
 
 /// The rows in a buffer made by [`Rows`], in order: key and row of each. What is no row ends it with [`Malformed`].
@@ -107,7 +121,7 @@ impl<'a> RowsIter<'a> {
         Self { rest: bytes }
     }
 
-    fn take(&mut self) -> Option<(&'a [u8], &'a [u8])> {
+    fn take_row(&mut self) -> Option<(&'a [u8], &'a [u8])> {
         let (length, rest) = self.rest.split_first_chunk::<2>()?;
         let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
         let (length, rest) = rest.split_first_chunk::<4>()?;
@@ -125,7 +139,7 @@ impl<'a> Iterator for RowsIter<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let taken = self.take();
+        let taken = self.take_row();
         if taken.is_none() {
             self.rest = &[];
         }
@@ -147,7 +161,7 @@ mod tests {
             rows.push(key.as_bytes(), put).expect("nothing fails");
         }
         assert_eq!(rows.len(), given.len());
-        rows.into_bytes()
+        rows.into_parts().next().unwrap_or_default()
     }
 
     #[test]
@@ -175,6 +189,27 @@ mod tests {
         for cut in 1..bytes.len() {
             let back: Result<Vec<_>, _> = RowsIter::new(&bytes[..cut]).collect();
             assert_eq!(back.is_ok(), cut == 10, "{cut}");
+            assert_eq!(whole_rows(&bytes[..cut]), if cut < 10 { 0 } else { 10 }, "{cut}");
         }
+        assert_eq!(whole_rows(&bytes), bytes.len());
+    }
+
+    #[test]
+    fn a_wide_row_is_cut_into_parts_that_fit() {
+        let wide = "x".repeat(2 * PART_BYTES_MAX);
+        let mut rows = Rows::default();
+        for row in ["small", &wide, "last"] {
+            let put = |out: &mut Vec<u8>| {
+                out.extend_from_slice(row.as_bytes());
+                Ok::<_, ()>(())
+            };
+            rows.push(b"k", put).expect("nothing fails");
+        }
+        let whole = rows.clone().bytes;
+        let parts: Vec<Bytes> = rows.into_parts().collect();
+        assert_eq!(parts.iter().map(Bytes::len).collect::<Vec<_>>(), [PART_BYTES_MAX, PART_BYTES_MAX, 30]);
+        assert_eq!(parts.concat(), whole);
+        assert_eq!(whole_rows(&parts[0]), 12);
+        assert_eq!(Rows::default().into_parts().count(), 0);
     }
 }

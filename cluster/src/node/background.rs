@@ -28,6 +28,9 @@ use crate::{
 /// How often the size of the log is looked at between checkpoints.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// For how long rows that nobody sees are taken away at each look, per shard.
+const COLLECT_MAX: Duration = Duration::from_millis(200);
+
 /// What the background tasks work on.
 #[derive(Clone)]
 pub(super) struct Work {
@@ -79,10 +82,18 @@ pub(super) async fn sweeps(work: Work, every: Duration, mut stop: watch::Receive
                 Ok(done) => debug!(shard = %owner.shard(), done, "due records are done"),
                 Err(error) => debug!(shard = %owner.shard(), %error, "sweep failed; it is tried again"),
             }
-            let collecting = owner.clone();
-            let collected = work.timer.blocking(move || collecting.state().collect()).await;
-            if let Ok(Err(error)) = collected {
-                warn!(shard = %owner.shard(), %error, "rows nobody sees could not be collected");
+            let until = work.timer.now() + COLLECT_MAX;
+            loop {
+                let collecting = owner.clone();
+                match work.timer.blocking(move || collecting.state().collect()).await {
+                    Ok(Ok(0)) | Err(_) => break,
+                    Ok(Ok(_)) if work.timer.now() < until && !*stop.borrow() => {}
+                    Ok(Ok(_)) => break,
+                    Ok(Err(error)) => {
+                        warn!(shard = %owner.shard(), %error, "rows nobody sees could not be collected");
+                        break;
+                    }
+                }
             }
         }
     }

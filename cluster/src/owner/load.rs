@@ -31,6 +31,9 @@ use crate::{Error, Result, admission::Pass, raft::Applied};
 /// What all loads of a shard may have staged.
 const STAGED_BYTES_MAX: usize = 1 << 30;
 
+/// What the entry of a load has beside its command, at most.
+const LOAD_BYTES: usize = 64;
+
 /// Parts of one command that are on their way at once.
 const PARTS_AHEAD: usize = 2;
 
@@ -56,6 +59,11 @@ impl Loads {
         }
         *own = given;
         Ok(())
+    }
+
+    /// What one has staged.
+    pub(super) fn staged(&self, number: u64) -> usize {
+        self.0.lock().get(&number).copied().unwrap_or_default()
     }
 
     fn end(&self, number: u64) {
@@ -113,10 +121,16 @@ impl Owner {
         let Loaded { id, parts, table } = *loaded;
         let load = Load { number: id.number, parts, table, command: command.clone() };
         let entry = entry::to_bytes(&Entry { stamp: self.stamp(), body: Body::Load(load) });
-        if entry.len() > ENTRY_BYTES_MAX {
-            return Err(Error::CommandTooLarge { given: entry.len(), max: ENTRY_BYTES_MAX, unit: "bytes" });
+        let max = self.entry_bytes_max();
+        if entry.len() > max {
+            return Err(Error::CommandTooLarge { given: entry.len(), max, unit: "bytes" });
         }
         Ok(entry)
+    }
+
+    /// The largest entry that this log takes.
+    pub(super) fn entry_bytes_max(&self) -> usize {
+        ENTRY_BYTES_MAX.min(self.log.payload_bytes_max())
     }
 
     /// Stages the rows that a large command inserts, if nothing but a little else is in it: answers the entry that ends the
@@ -124,6 +138,11 @@ impl Owner {
     pub(super) async fn stage_inserts(self: &Arc<Self>, command: &Command) -> Result<Option<Bytes>> {
         let Some((table, from)) = inserts(&command.writes) else { return Ok(None) };
         let head = Command { writes: command.writes[..from].to_vec(), ..without_writes(command) };
+        let mut encoded = Vec::new();
+        entry::encode_command(&mut encoded, &self.stamp(), &head);
+        if encoded.len() + LOAD_BYTES > self.entry_bytes_max() {
+            return Ok(None);
+        }
         let rows = || command.writes[from..].iter().filter_map(inserted);
         let given: usize = rows().map(|(key, row)| key.len() + row.len() + 6).sum();
         if given > TRANSACTION_BYTES_MAX {
@@ -131,34 +150,53 @@ impl Owner {
         }
         let number = self.next_number();
         let mut rest = rows().peekable();
-        let mut sequence = 0;
-        let parts = std::iter::from_fn(|| {
+        let buffers = std::iter::from_fn(|| {
             rest.peek()?;
-            let mut part = Rows::with_capacity(PART_BYTES);
+            let mut buffer = Rows::with_capacity(PART_BYTES);
             while let Some((key, row)) = rest.next_if(|(key, row)| {
-                part.is_empty() || part.bytes() + key.len() + row.len() + 6 <= PART_BYTES
+                buffer.is_empty() || buffer.bytes() + key.len() + row.len() + 6 <= PART_BYTES
             }) {
                 let put = |out: &mut Vec<u8>| {
                     out.extend_from_slice(row);
                     Ok::<_, std::convert::Infallible>(())
                 };
-                let Ok(()) = part.push(key, put);
+                let Ok(()) = buffer.push(key, put);
             }
-            sequence += 1;
-            let partition = command.partition.clone();
-            Some(Part { partition, number, sequence: sequence - 1, bytes: part.into_bytes() })
+            Some(buffer)
         });
-        let staged = stream::iter(parts)
-            .map(|part| -> BoxFuture<'_, Result<()>> { Box::pin(self.stage_part(part)) })
-            .buffered(PARTS_AHEAD)
-            .try_fold(0, |count, ()| async move { Ok(count + 1) });
-        let parts = staged.await?;
+        let parts = buffers.flat_map(Rows::into_parts);
+        let parts = self.stage_parts(&command.partition, number, parts).await?;
         let loaded = Loaded { id: LoadId { epoch: self.epoch(), number }, parts, table };
         self.end_load(&head, &loaded).map(Some)
     }
 
+    /// Stages parts in order; answers how many there were. On an error none stays.
+    pub(super) async fn stage_parts(
+        &self,
+        partition: &PartitionId,
+        number: u64,
+        parts: impl Iterator<Item = Bytes> + Send,
+    ) -> Result<u32> {
+        let parts = (0..).zip(parts).map(|(sequence, bytes)| Part {
+            partition: partition.clone(),
+            number,
+            sequence,
+            bytes,
+        });
+        let staged = stream::iter(parts)
+            .map(|part| -> BoxFuture<'_, Result<()>> { Box::pin(self.stage_part(part)) })
+            .buffered(PARTS_AHEAD)
+            .try_fold(0, |count, ()| async move { Ok(count + 1) })
+            .await;
+        if staged.is_err() {
+            // If that fails too, a sweep removes them.
+            let _ = self.propose(Body::LoadAbort { partition: partition.clone(), number }).await;
+        }
+        staged
+    }
+
     /// Proposes a part; it is staged when this returns.
-    pub(super) async fn stage_part(&self, part: Part) -> Result<()> {
+    async fn stage_part(&self, part: Part) -> Result<()> {
         let entry = Entry { stamp: self.stamp(), body: Body::Part(part) };
         match self.consensus.propose(entry::to_bytes(&entry), None).await {
             Ok(Applied::Shard(EntryOutcome::Done)) => {

@@ -303,6 +303,7 @@ impl Owner {
         match refused {
             Refused::NotLeader => Error::NoLeader { shard: self.shard },
             Refused::Stopped => Error::Stopping,
+            Refused::TooLarge { given, max } => Error::CommandTooLarge { given, max, unit: "bytes" },
             Refused::Unknown => Error::OutcomeUnknown { shard: self.shard },
         }
     }

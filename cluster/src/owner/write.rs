@@ -11,13 +11,13 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use model::{
-    command::{Command, Condition, ENTRY_BYTES_MAX, ENTRY_WRITES_MAX, LockSet, Outcome, Rejection, Write},
+    command::{Command, Condition, ENTRY_WRITES_MAX, LockSet, Outcome, Rejection, Write},
     id::TableId,
     load::{Loaded, PART_BYTES},
     port::{LockMode, Lockable},
 };
 use storage::{
-    codec::entry::{self, Body, Close, Entry, Part, encode_command, encode_large},
+    codec::entry::{self, Body, Close, Entry, encode_command, encode_large},
     shard::EntryOutcome,
 };
 
@@ -90,8 +90,11 @@ impl Owner {
         } else {
             let mut entry = Vec::with_capacity(256);
             encode_command(&mut entry, &self.stamp(), command);
-            let bytes_max = ENTRY_BYTES_MAX.min(self.log.payload_bytes_max());
-            if entry.len() <= bytes_max { Bytes::from(entry) } else { self.stage(command).await? }
+            if entry.len() <= self.entry_bytes_max() {
+                Bytes::from(entry)
+            } else {
+                self.stage(command).await?
+            }
         };
         match self.consensus.propose(entry, Some(in_flight)).await {
             Ok(Applied::Shard(EntryOutcome::Command(outcome))) => Ok(outcome),
@@ -122,13 +125,9 @@ impl Owner {
         let whole = Bytes::from(whole);
         let number = self.next_number();
         let partition = &command.partition;
-        let mut parts = 0;
-        for from in (0..whole.len()).step_by(PART_BYTES) {
-            let bytes = whole.slice(from..whole.len().min(from + PART_BYTES));
-            let part = Part { partition: partition.clone(), number, sequence: parts, bytes };
-            self.stage_part(part).await?;
-            parts += 1;
-        }
+        let slices = (0..whole.len()).step_by(PART_BYTES);
+        let slices = slices.map(|from| whole.slice(from..whole.len().min(from + PART_BYTES)));
+        let parts = self.stage_parts(partition, number, slices).await?;
         let close = Close { partition: partition.clone(), number, parts };
         Ok(entry::to_bytes(&Entry { stamp: self.stamp(), body: Body::Close(close) }))
     }
@@ -222,6 +221,11 @@ impl Owner {
     fn check_room(&self, command: &Command, loaded: Option<&Loaded>) -> Result<()> {
         let frees = |write: &Write| matches!(write, Write::Delete { .. } | Write::Truncate { .. });
         if self.log.is_read_only() && (loaded.is_some() || !command.writes.iter().all(frees)) {
+            return Err(Error::Log(storage::log::Error::StorageFull));
+        }
+        // What is being applied must find room: the rows of a load are written again, with their entries of indexes.
+        let staged = loaded.map_or(0, |loaded| self.loads.staged(loaded.id.number) as u64);
+        if staged > 0 && !self.log.has_room(2 * staged)? {
             return Err(Error::Log(storage::log::Error::StorageFull));
         }
         Ok(())

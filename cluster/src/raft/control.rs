@@ -251,6 +251,7 @@ fn refused(error: Refused) -> Error {
     match error {
         Refused::NotLeader => Error::NoLeader { shard: CONTROL },
         Refused::Stopped => Error::Stopping,
+        Refused::TooLarge { given, max } => Error::CommandTooLarge { given, max, unit: "bytes" },
         Refused::Unknown => Error::OutcomeUnknown { shard: CONTROL },
     }
 }

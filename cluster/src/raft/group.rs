@@ -63,6 +63,7 @@ pub(crate) struct Group<S: State> {
     raft: Raft<Types, Machine<S>>,
     leading: AtomicBool,
     status: watch::Sender<Status>,
+    entry_bytes_max: usize,
 }
 
 /// What a group is made of.
@@ -96,6 +97,7 @@ impl<S: State> Group<S> {
             durable.await.map_err(|_| Error::Stopping)??;
         }
         let config = config(shard).validate().map_err(|error| failed(error.to_string()))?;
+        let entry_bytes_max = log.payload_bytes_max();
         let store = Store::new(log, group);
         let machine = Machine::new(shard, state, pool);
         let raft = Raft::new(node, Arc::new(config), Alone::new(), store, machine)
@@ -113,7 +115,7 @@ impl<S: State> Group<S> {
             }
         }
         let status = watch::Sender::new(Status::default());
-        Ok(Arc::new(Self { raft, leading: AtomicBool::new(false), status }))
+        Ok(Arc::new(Self { raft, leading: AtomicBool::new(false), status, entry_bytes_max }))
     }
 
     /// Follows the group's role until it ends. The role's metrics change rarely, not with every entry.
@@ -158,6 +160,10 @@ impl<S: State> Consensus for Group<S> {
         entry: Bytes,
         in_flight: Option<InFlight>,
     ) -> BoxFuture<'static, Result<Applied, Refused>> {
+        let (given, max) = (entry.len(), self.entry_bytes_max);
+        if given > max {
+            return Box::pin(std::future::ready(Err(Refused::TooLarge { given, max })));
+        }
         let raft = self.raft.clone();
         Box::pin(async move {
             let (answer, answered) = Answer::channel(in_flight);

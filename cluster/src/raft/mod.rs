@@ -80,6 +80,13 @@ pub(crate) enum Refused {
     NotLeader,
     /// The group has stopped; nothing was proposed.
     Stopped,
+    /// The log has no record of this size; nothing was proposed. A log that is given one ends, and all with it.
+    TooLarge {
+        /// Bytes of the entry.
+        given: usize,
+        /// What the log takes.
+        max: usize,
+    },
     /// It was proposed, and leadership or the group ended before it was known to be applied.
     Unknown,
 }

@@ -12,7 +12,7 @@ use model::{
     Code, Error, Result, Type,
     command::{ENTRY_BYTES_MAX, ENTRY_WRITES_MAX},
     id::{ColumnNumber, PartitionId},
-    load::{Loaded, PART_BYTES},
+    load::PART_BYTES,
     schema::{ColumnDefault, Table},
     types::Typmod,
     value::{self, binary, text_io},
@@ -65,6 +65,9 @@ struct TargetColumn {
 #[derive(Default)]
 struct Held {
     lines: Vec<u64>,
+    /// How many bytes they were read from.
+    bytes: usize,
+    /// What an error would show of them.
     raw: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -130,9 +133,9 @@ impl CopyFrom {
             && self.table.foreign_keys.is_empty();
     }
 
-    /// The load to be executed, if rows were staged.
-    pub fn take_loaded(&mut self) -> Option<(PartitionId, Loaded)> {
-        self.stage.take().map(Stage::into_loaded)
+    /// What was staged, to be executed.
+    pub fn take_stage(&mut self) -> Option<Stage> {
+        self.stage.take()
     }
 
     /// Takes in a chunk.
@@ -180,7 +183,7 @@ impl CopyFrom {
                 return Ok(());
             }
             self.read_row()?;
-            if self.held.lines.len() >= BATCH_ROWS || self.held.raw.len() >= BATCH_BYTES {
+            if self.held.lines.len() >= BATCH_ROWS || self.held.bytes >= BATCH_BYTES {
                 self.put().await?;
             }
         }
@@ -211,6 +214,7 @@ impl CopyFrom {
             return Err(self.at_column(error, index));
         }
         self.held.lines.push(self.splitter.line());
+        self.held.bytes += self.splitter.raw().len();
         self.held.raw.extend_from_slice(shown_bytes(self.splitter.raw()));
         self.held.ends.push(self.held.raw.len());
         Ok(())

@@ -28,4 +28,5 @@ mod tests;
 pub use load::CopyFrom;
 pub use options::{Format, Header, OptionValue, Options, QuoteColumns};
 pub use split::{Fields, Splitter};
+pub use stage::Stage;
 pub use write::CopyTo;

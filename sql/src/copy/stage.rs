@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - What is held here is bounded: a buffer that fills, and those that are on their way. It is charged to the statement.
-//! - A stage that is dropped before its load was executed gives the load up.
+//! - A stage that is dropped before its load is known to be executed gives the load up; one that was executed all the same
+//!   does not mind.
 //!
 //! Not here: which COPY does so (`load`), what becomes of the load (`session`).
 
@@ -11,7 +12,7 @@ use std::{collections::VecDeque, sync::Arc};
 use model::{
     Result,
     id::{PartitionId, TableId},
-    load::{LoadId, Loaded, PART_BYTES, Rows},
+    load::{LoadId, Loaded, PART_BYTES, PART_BYTES_MAX, Rows},
     port::{Dispatch, Reply},
 };
 
@@ -22,8 +23,11 @@ use crate::memory::{Budget, Charge};
 /// Buffers that are on their way while the next one fills.
 const AHEAD_MAX: usize = 2;
 
+/// The buffer that fills and those on their way.
+const HELD_BYTES: usize = PART_BYTES + AHEAD_MAX * PART_BYTES_MAX;
+
 /// A load that goes on.
-pub(super) struct Stage {
+pub struct Stage {
     dispatch: Arc<dyn Dispatch>,
     partition: PartitionId,
     table: TableId,
@@ -36,7 +40,7 @@ pub(super) struct Stage {
     ahead: VecDeque<Mutex<Reply<()>>>,
     /// Not to be given up when dropped.
     done: bool,
-    _charge: Charge,
+    charge: Charge,
 }
 
 impl Stage {
@@ -48,7 +52,7 @@ impl Stage {
         budget: &Budget,
     ) -> Result<Self> {
         let mut charge = budget.charge("COPY");
-        charge.set(PART_BYTES * (1 + AHEAD_MAX))?;
+        charge.set(HELD_BYTES)?;
         Ok(Self {
             id: dispatch.begin_load(&partition).await?,
             dispatch: Arc::clone(dispatch),
@@ -59,7 +63,7 @@ impl Stage {
             bytes: 0,
             ahead: VecDeque::new(),
             done: false,
-            _charge: charge,
+            charge,
         })
     }
 
@@ -79,15 +83,19 @@ impl Stage {
     }
 
     async fn send(&mut self) -> Result<()> {
-        while self.ahead.len() >= AHEAD_MAX {
-            self.arrive().await?;
-        }
         let rows = std::mem::replace(&mut self.rows, Self::buffer());
         self.bytes += rows.bytes();
-        let sent = self.dispatch.load(&self.partition, self.id, self.sent, rows.into_bytes());
-        self.ahead.push_back(Mutex::new(sent));
-        self.sent += 1;
-        Ok(())
+        // Wide rows make more than one part of a buffer.
+        self.charge.set(HELD_BYTES + rows.bytes())?;
+        for part in rows.into_parts() {
+            while self.ahead.len() >= AHEAD_MAX {
+                self.arrive().await?;
+            }
+            let sent = self.dispatch.load(&self.partition, self.id, self.sent, part);
+            self.ahead.push_back(Mutex::new(sent));
+            self.sent += 1;
+        }
+        self.charge.set(HELD_BYTES)
     }
 
     /// Waits for the oldest buffer on its way. It stays there until it has arrived, whoever stops waiting.
@@ -111,10 +119,14 @@ impl Stage {
         Ok(())
     }
 
-    /// The load, to be executed by the caller: it is not given up any more.
-    pub(super) fn into_loaded(mut self) -> (PartitionId, Loaded) {
-        self.done = true;
+    /// The load, to be executed by the caller, and where.
+    pub(crate) fn loaded(&self) -> (PartitionId, Loaded) {
         (self.partition.clone(), Loaded { id: self.id, parts: self.sent, table: self.table })
+    }
+
+    /// The load was executed: there is nothing to be given up.
+    pub(crate) fn executed(mut self) {
+        self.done = true;
     }
 }
 

@@ -316,8 +316,8 @@ impl Session {
 
     /// Sends what an autocommit COPY has put in so far.
     async fn commit_copied(&mut self, copying: &mut CopyIn) -> Result<()> {
-        if let Some((partition, loaded)) = copying.from.take_loaded() {
-            return self.commit_load(partition, loaded, copying.under).await;
+        if let Some(stage) = copying.from.take_stage() {
+            return self.commit_load(stage, copying.under).await;
         }
         let writes = copying.statement.take_writes();
         match &mut self.transaction {

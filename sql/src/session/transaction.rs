@@ -13,13 +13,13 @@ use model::{
     catalog::{Catalog, Change},
     command::{Command, Condition, Outcome, Receipt, Rejection},
     id::{CatalogVersion, PartitionId},
-    load::Loaded,
     port::Dispatch,
     time::Timestamp,
 };
 
 use super::{Session, Status, core::now};
 use crate::{
+    copy::Stage,
     parse::utility::Mode,
     txn::{self, Isolation, Mark, Overlay},
 };
@@ -325,22 +325,16 @@ impl Session {
     }
 
     /// Executes the load of an autocommit COPY whose rows were made by a catalog; one that is not executed is given up.
-    pub(super) async fn commit_load(
-        &mut self,
-        partition: PartitionId,
-        loaded: Loaded,
-        catalog: CatalogVersion,
-    ) -> Result<()> {
-        let command = Command { catalog, ..self.command(partition.clone(), Vec::new()) };
+    pub(super) async fn commit_load(&mut self, stage: Stage, catalog: CatalogVersion) -> Result<()> {
+        let (partition, loaded) = stage.loaded();
+        let command = Command { catalog, ..self.command(partition, Vec::new()) };
         let wait = self.lock_wait();
-        match self.engine.dispatch.execute_load(command, loaded, wait).await {
-            Ok(Outcome::Applied(_)) => Ok(()),
-            Ok(Outcome::Rejected(rejection)) => Err(self.rejection_error(&rejection)),
-            Err(error) => {
-                // If that fails too, a sweep removes it.
-                let _ = self.engine.dispatch.abort_load(&partition, loaded.id).await;
-                Err(error)
+        match self.engine.dispatch.execute_load(command, loaded, wait).await? {
+            Outcome::Applied(_) => {
+                stage.executed();
+                Ok(())
             }
+            Outcome::Rejected(rejection) => Err(self.rejection_error(&rejection)),
         }
     }
 

@@ -9,14 +9,18 @@ use std::{
     io,
     ops::Bound,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use arc_swap::ArcSwapOption;
-use bytes::Bytes;
 use fjall::{
     CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable as _,
 };
+
+use parking_lot::Mutex;
 
 use super::{Batch, KeyspaceOf, Options};
 use crate::error::{Error, Result};
@@ -31,6 +35,9 @@ pub(super) struct Lsm {
     separate_bytes_min: u32,
     /// The snapshot that was last read at; good for as long as nothing was written since.
     latest: ArcSwapOption<Snapshot>,
+    /// Counts beginnings and ends of commits: odd while one is at work.
+    turn: AtomicU64,
+    committing: Mutex<()>,
 }
 
 impl Lsm {
@@ -52,6 +59,8 @@ impl Lsm {
             memtable_bytes_max: options.memtable_bytes_max.max(1 << 20),
             separate_bytes_min: options.separate_bytes_min,
             latest: ArcSwapOption::empty(),
+            turn: AtomicU64::new(0),
+            committing: Mutex::new(()),
         })
     }
 
@@ -94,28 +103,49 @@ impl Lsm {
                 None => writes.remove(keyspace, &**key),
             }
         }
+        let one = self.committing.lock();
+        // A batch is inserted key by key, and a flush that ends meanwhile, in any keyspace, moves `visible_seqno` past it.
+        // So whoever asks while this is at work is given the moment before it.
+        self.latest.store(Some(self.snapshot().0));
+        self.turn.fetch_add(1, Ordering::SeqCst);
         let committed = writes.commit().map_err(|error| self.failure("write a batch", error));
+        self.turn.fetch_add(1, Ordering::SeqCst);
         // An old snapshot keeps old versions alive: it goes with what it does not see, not with the next read.
-        if self.latest.load().is_some() {
-            self.latest.store(None);
-        }
+        self.latest.store(None);
+        drop(one);
         committed
     }
 
-    /// This moment. While nothing is written all readers share one snapshot, because opening and closing one takes locks
-    /// that they share.
+    /// This moment, and whether it is the newest: while a batch is being written it is the one before the batch. While
+    /// nothing is written all readers share one snapshot, because opening and closing one takes locks that they share.
     ///
     /// Flushes and compactions move `visible_seqno` too, so that the shared snapshot does not keep their input alive.
-    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
-        let visible = self.database.visible_seqno();
-        if let Some(latest) = &*self.latest.load()
-            && latest.seqno() == visible
-        {
-            return latest.clone();
+    pub(super) fn snapshot(&self) -> (Arc<Snapshot>, bool) {
+        loop {
+            let turn = self.turn.load(Ordering::SeqCst);
+            if turn % 2 == 1 {
+                match self.latest.load_full() {
+                    Some(latest) => return (latest, false),
+                    // The commit ended just now.
+                    None => continue,
+                }
+            }
+            let visible = self.database.visible_seqno();
+            if let Some(latest) = &*self.latest.load()
+                && latest.seqno() == visible
+            {
+                return (latest.clone(), true);
+            }
+            let fresh = Arc::new(self.database.snapshot());
+            let idle = self.committing.try_lock();
+            if self.turn.load(Ordering::SeqCst) == turn {
+                // Beside a commit its own snapshot stays the latest.
+                if idle.is_some() {
+                    self.latest.store(Some(fresh.clone()));
+                }
+                return (fresh, true);
+            }
         }
-        let fresh = Arc::new(self.database.snapshot());
-        self.latest.store(Some(fresh.clone()));
-        fresh
     }
 
     pub(super) fn persist(&self) -> Result<()> {
@@ -209,38 +239,13 @@ pub(super) fn flush(keyspace: &Keyspace) -> Result<()> {
     keyspace.rotate_memtable_and_wait().map_err(|error| failure("flush", Path::new(""), error))
 }
 
-pub(super) fn ingest(
-    keyspace: &Keyspace,
-    pairs: impl Iterator<Item = Result<(Bytes, Bytes)>>,
-) -> Result<u64> {
-    let mut count = 0;
-    ingest_from(keyspace, |put| {
-        for pair in pairs {
-            let (key, value) = pair?;
-            put(&key, &value)?;
-            count += 1;
-        }
-        Ok(())
-    })?;
-    Ok(count)
-}
-
 pub(super) fn ingest_from(
     keyspace: &Keyspace,
     fill: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>,
 ) -> Result<()> {
     let fail = |error| failure("ingest", Path::new(""), error);
     let mut ingestion = keyspace.start_ingestion().map_err(fail)?;
-    let mut last: Vec<u8> = Vec::new();
-    let mut begun = false;
-    fill(&mut |key, value| {
-        super::check_ascending(begun.then_some(&last), key)?;
-        ingestion.write(key, value).map_err(fail)?;
-        begun = true;
-        last.clear();
-        last.extend_from_slice(key);
-        Ok(())
-    })?;
+    fill(&mut |key, value| ingestion.write(key, value).map_err(fail))?;
     ingestion.finish().map_err(fail)
 }
 

@@ -123,23 +123,6 @@ impl Memory {
         state.sequence = sequence;
     }
 
-    pub(super) fn ingest(
-        &self,
-        keyspace: &Keyspace,
-        pairs: impl Iterator<Item = Result<(Bytes, Bytes)>>,
-    ) -> Result<u64> {
-        let mut count = 0;
-        self.ingest_from(keyspace, |put| {
-            for pair in pairs {
-                let (key, value) = pair?;
-                put(&key, &value)?;
-                count += 1;
-            }
-            Ok(())
-        })?;
-        Ok(count)
-    }
-
     pub(super) fn ingest_from(
         &self,
         keyspace: &Keyspace,
@@ -147,12 +130,8 @@ impl Memory {
     ) -> Result<()> {
         let keyspace = super::Keyspace(KeyspaceOf::Memory(keyspace.clone()));
         let mut batch = Batch::new();
-        let mut last: Option<Bytes> = None;
         fill(&mut |key, value| {
-            super::check_ascending(last.as_deref(), key)?;
-            let key = Bytes::copy_from_slice(key);
-            batch.put(&keyspace, key.clone(), Bytes::copy_from_slice(value));
-            last = Some(key);
+            batch.put(&keyspace, Bytes::copy_from_slice(key), Bytes::copy_from_slice(value));
             Ok(())
         })?;
         self.commit(batch);

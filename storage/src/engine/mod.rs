@@ -25,7 +25,7 @@ mod tests;
 
 use std::{path::Path, sync::Arc};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 pub use batch::Batch;
 pub use journal::{Cut, cut_torn_journal};
@@ -151,20 +151,22 @@ impl Engine {
     /// This moment of all keyspaces.
     pub fn snapshot(&self) -> Snapshot {
         match &self.0 {
-            Backend::Lsm(lsm) => Snapshot::of_lsm(lsm.snapshot()),
+            Backend::Lsm(lsm) => Snapshot::of_lsm(lsm.snapshot().0),
             Backend::Memory(memory) => Snapshot::of_memory(memory::Memory::snapshot(memory)),
         }
     }
 
     /// This moment, to be swept over one of the keyspaces.
     pub fn snapshot_of(&self, keyspace: &Keyspace) -> Snapshot {
-        match &keyspace.0 {
-            KeyspaceOf::Lsm(keyspace) => {
+        match (&self.0, &keyspace.0) {
+            (Backend::Lsm(lsm), KeyspaceOf::Lsm(keyspace)) => {
                 // The tables first: so whatever the snapshot sees was there before it.
                 let tables = sweep::Tables::of(keyspace);
-                self.snapshot().with_tables(tables)
+                let (snapshot, is_newest) = lsm.snapshot();
+                let snapshot = Snapshot::of_lsm(snapshot);
+                if is_newest { snapshot.with_tables(tables) } else { snapshot }
             }
-            KeyspaceOf::Memory(_) => self.snapshot(),
+            (Backend::Memory(_) | Backend::Lsm(_), _) => self.snapshot(),
         }
     }
 
@@ -187,13 +189,16 @@ impl Engine {
         keyspace: &Keyspace,
         pairs: impl Iterator<Item = Result<(bytes::Bytes, bytes::Bytes)>>,
     ) -> Result<u64> {
-        match (&self.0, &keyspace.0) {
-            (Backend::Lsm(_), KeyspaceOf::Lsm(keyspace)) => lsm::ingest(keyspace, pairs),
-            (Backend::Memory(memory), KeyspaceOf::Memory(keyspace)) => memory.ingest(keyspace, pairs),
-            (Backend::Lsm(_), KeyspaceOf::Memory(_)) | (Backend::Memory(_), KeyspaceOf::Lsm(_)) => {
-                panic!("a keyspace is used with the engine it came from")
+        let mut count = 0;
+        self.ingest_from(keyspace, |put| {
+            for pair in pairs {
+                let (key, value) = pair?;
+                put(&key, &value)?;
+                count += 1;
             }
-        }
+            Ok(())
+        })?;
+        Ok(count)
     }
 
     /// As [`Engine::ingest`], of pairs that `fill` puts one after the other; and the keyspace may hold other keys already.
@@ -204,6 +209,22 @@ impl Engine {
         keyspace: &Keyspace,
         fill: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>,
     ) -> Result<()> {
+        let fill = |put: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>| {
+            let mut last: Option<Vec<u8>> = None;
+            fill(&mut |key, value| {
+                match &mut last {
+                    Some(last) if last.as_slice() >= key => {
+                        return Err(Error::Image { what: "its keys are not in order".to_owned() });
+                    }
+                    Some(last) => {
+                        last.clear();
+                        last.extend_from_slice(key);
+                    }
+                    None => last = Some(key.to_vec()),
+                }
+                put(key, value)
+            })
+        };
         match (&self.0, &keyspace.0) {
             (Backend::Lsm(_), KeyspaceOf::Lsm(keyspace)) => lsm::ingest_from(keyspace, fill),
             (Backend::Memory(memory), KeyspaceOf::Memory(keyspace)) => memory.ingest_from(keyspace, fill),
@@ -254,12 +275,4 @@ impl std::fmt::Debug for Keyspace {
             KeyspaceOf::Memory(keyspace) => write!(f, "Keyspace({})", keyspace.name()),
         }
     }
-}
-
-/// A load is in strict key order, or it is not a load.
-fn check_ascending(last: Option<&[u8]>, key: &[u8]) -> Result<()> {
-    if last.is_some_and(|last| last >= key) {
-        return Err(crate::error::Error::Image { what: "its keys are not in order".to_owned() });
-    }
-    Ok(())
 }

@@ -6,6 +6,7 @@ use std::{
     io::{Seek as _, SeekFrom, Write as _},
     ops::Bound,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use bytes::Bytes;
@@ -566,4 +567,56 @@ fn an_engine_whose_making_was_cut_short_is_made_again_and_another_is_not_touched
     fs::remove_file(made.join("version")).expect("removed");
     assert!(Engine::open(&made, &small()).is_err(), "there are keyspaces: this is damage");
     assert!(made.join("0.jnl").exists() && made.join("keyspaces").join("1").exists());
+}
+
+/// A flush that ends while a batch is being inserted makes what is there of the batch visible.
+#[test]
+fn a_snapshot_never_sees_half_of_a_batch_whatever_is_flushed_beside_it() {
+    const PAIRS: u32 = 20_000;
+    const ROUNDS: u8 = 20;
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = Engine::open(folder.path(), &Options::default()).expect("opened");
+    let (written, other) =
+        (engine.keyspace("written").expect("made"), engine.keyspace("other").expect("made"));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let mut batch = Batch::new();
+                batch.put(&other, "k", "v");
+                engine.commit(batch).expect("committed");
+                engine.flush(&other).expect("flushed");
+            }
+        });
+        let reader = scope.spawn(|| {
+            let (mut seen, mut last) = (0, 0);
+            while last < ROUNDS {
+                let snapshot = engine.snapshot();
+                let first = snapshot.get(&written, &0_u32.to_be_bytes()).expect("read");
+                let end = snapshot.get(&written, &(PAIRS - 1).to_be_bytes()).expect("read");
+                assert_eq!(first, end, "half of a batch");
+                let value = first.map_or(0, |value| value[0]);
+                assert!(value >= last, "a later snapshot sees less");
+                seen += u32::from(value > last);
+                last = value;
+            }
+            seen
+        });
+        for round in 1..=ROUNDS {
+            let mut batch = Batch::with_capacity(PAIRS as usize);
+            for key in 0..PAIRS {
+                batch.put(
+                    &written,
+                    Bytes::copy_from_slice(&key.to_be_bytes()),
+                    Bytes::copy_from_slice(&[round]),
+                );
+            }
+            engine.commit(batch).expect("committed");
+            let own = engine.snapshot().get(&written, &7_u32.to_be_bytes()).expect("read");
+            assert_eq!(own.as_deref(), Some(&[round][..]), "what was committed is seen");
+        }
+        let seen = reader.join();
+        stop.store(true, Ordering::Relaxed);
+        assert!(seen.expect("the reader found no half batch") > 0);
+    });
 }

@@ -260,7 +260,7 @@ impl KeeperThread {
             Ok(segment) => {
                 let segment = Arc::new(segment);
                 shared.segments.write().insert(number, segment.clone());
-                let low = self.is_low()?;
+                let low = !self.shared.has_room(0)?;
                 let mut state = keeper.state.lock();
                 if let Some(freed) = freed {
                     state.free.retain(|number| *number != freed);
@@ -300,17 +300,11 @@ impl KeeperThread {
         if self.shared.options.low_water.is_none() {
             return Ok(());
         }
-        let low = self.is_low()?;
+        let low = !self.shared.has_room(0)?;
         let mut state = self.shared.keeper.state.lock();
         let full = low || state.ready.len() < self.shared.options.ready_segments;
         self.set_full(&mut state, full);
         Ok(())
-    }
-
-    fn is_low(&self) -> Result<bool, Error> {
-        let Some(low_water) = &self.shared.options.low_water else { return Ok(false) };
-        let available = (low_water.available)().map_err(Error::io("measure free space"))?;
-        Ok(available < low_water.bytes_min)
     }
 
     fn free(&self, number: u64) -> Result<(), Error> {

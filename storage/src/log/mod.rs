@@ -168,6 +168,11 @@ impl Log {
         self.append_using(Use::Common, group, entries, callback)
     }
 
+    /// Whether so many bytes may be written to the disk and it still counts as one with room.
+    pub fn has_room(&self, bytes: u64) -> Result<bool, Error> {
+        self.shared().has_room(bytes)
+    }
+
     /// The largest payload an entry can have.
     #[must_use]
     pub fn payload_bytes_max(&self) -> usize {

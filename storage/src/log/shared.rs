@@ -49,6 +49,13 @@ impl Counters {
 }
 
 impl Shared {
+    /// Whether so many bytes may be written and the disk still counts as one with room.
+    pub(crate) fn has_room(&self, bytes: u64) -> Result<bool, Error> {
+        let Some(low_water) = &self.options.low_water else { return Ok(true) };
+        let available = (low_water.available)().map_err(Error::io("measure free space"))?;
+        Ok(available.saturating_sub(bytes) >= low_water.bytes_min)
+    }
+
     pub(crate) fn find_group(&self, group: GroupId) -> Option<Arc<Mutex<Group>>> {
         self.groups.read().get(&group).cloned()
     }

@@ -3,6 +3,8 @@
 //! Ids and generations are never used again, so each node does it in its own time, page by page, without the log; hashes
 //! leave out what waits for it.
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 use model::id::{IndexId, PartitionId, Revision, TableId};
 
@@ -23,42 +25,70 @@ enum Dead {
     Index(TableId, IndexId),
 }
 
+/// What one call takes away.
+struct Page {
+    snapshot: Snapshot,
+    /// Only keys behind this one are looked at: the engine passes over what was taken away before key by key.
+    from: Bytes,
+    keys: Vec<Bytes>,
+    /// The last of them that is not a record.
+    last: Bytes,
+}
+
 impl Shard {
     /// Takes away up to 2,000 keys that nobody sees any more; answers how many. 0 means that there is nothing left to do.
     pub fn collect(&self) -> Result<usize> {
+        let mut passed = self.0.collected.lock();
         let snapshot = self.0.engine.snapshot();
         let Some(first) = snapshot.prefix(&self.0.keyspace, &[region::META, meta::DEAD]).next() else {
             return Ok(0);
         };
         let (record, _) = first?.into_bytes();
         let dead = parse(&record).ok_or_else(|| Error::damaged("a record for the collector"))?;
-        let mut keys = Vec::new();
+        let from = std::mem::take(&mut *passed);
+        let mut page = Page { snapshot, from, keys: Vec::new(), last: Bytes::new() };
         let done = match &dead {
             Dead::Storage(partition, table, generation) => {
-                self.storage_keys(&snapshot, partition, *table, Some(*generation), &mut keys)?
+                self.storage_keys(&mut page, partition, *table, Some(*generation))?
             }
-            Dead::Table(table) => self.table_keys(&snapshot, *table, &mut keys)?,
-            Dead::Index(table, index) => self.index_keys(&snapshot, *table, *index, &mut keys)?,
+            Dead::Table(table) => self.table_keys(&mut page, *table)?,
+            Dead::Index(table, index) => self.index_keys(&mut page, *table, *index)?,
         };
-        if done {
-            keys.push(record);
+        // A pass that began behind what was taken away before is followed by one from the start, which ends it.
+        let is_whole = page.from.is_empty();
+        if done && is_whole {
+            page.keys.push(record);
         }
-        let mut batch = Batch::with_capacity(keys.len());
-        let count = keys.len();
-        for key in keys {
+        let mut batch = Batch::with_capacity(page.keys.len());
+        let count = page.keys.len();
+        for key in page.keys {
             batch.delete(&self.0.keyspace, key);
         }
         self.0.engine.commit(batch)?;
-        Ok(count)
+        if !done {
+            *passed = page.last;
+        }
+        Ok(count + usize::from(done && !is_whole))
     }
 
     /// Adds keys with a prefix until there are enough; answers whether those were all.
-    fn take(&self, snapshot: &Snapshot, prefix: &[u8], keys: &mut Vec<Bytes>) -> Result<bool> {
-        for pair in snapshot.prefix(&self.0.keyspace, prefix) {
-            if keys.len() >= KEYS_MAX {
+    fn take(&self, page: &mut Page, prefix: &[u8]) -> Result<bool> {
+        let end = model::read::after_prefix(prefix);
+        if end.as_deref().is_some_and(|end| page.from.as_ref() >= end) {
+            return Ok(true);
+        }
+        let from = if page.from.as_ref() > prefix {
+            Bound::Excluded(page.from.as_ref())
+        } else {
+            Bound::Included(prefix)
+        };
+        let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        for pair in page.snapshot.range(&self.0.keyspace, from, end) {
+            if page.keys.len() >= KEYS_MAX {
                 return Ok(false);
             }
-            keys.push(pair?.into_bytes().0);
+            page.last = Bytes::copy_from_slice(pair?.key());
+            page.keys.push(page.last.clone());
         }
         Ok(true)
     }
@@ -66,11 +96,10 @@ impl Shard {
     /// Keys of one generation of a table's storage in a partition, or of all of them.
     fn storage_keys(
         &self,
-        snapshot: &Snapshot,
+        page: &mut Page,
         partition: &PartitionId,
         table: TableId,
         generation: Option<Revision>,
-        keys: &mut Vec<Bytes>,
     ) -> Result<bool> {
         for family in [family::ROW, family::INDEX, family::UNIQUE] {
             let prefix = match generation {
@@ -81,42 +110,36 @@ impl Shard {
                     prefix
                 }
             };
-            if !self.take(snapshot, &prefix, keys)? {
+            if !self.take(page, &prefix)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn table_keys(&self, snapshot: &Snapshot, table: TableId, keys: &mut Vec<Bytes>) -> Result<bool> {
-        for (partition, listed) in self.listed(snapshot, table)? {
-            if !self.storage_keys(snapshot, &partition, table, None, keys)? {
+    fn table_keys(&self, page: &mut Page, table: TableId) -> Result<bool> {
+        for (partition, listed) in self.listed(&page.snapshot, table)? {
+            if !self.storage_keys(page, &partition, table, None)? {
                 return Ok(false);
             }
-            keys.push(keyspace::storage_key(&partition, table).into());
-            keys.push(keyspace::counter_key(&partition, table).into());
+            page.keys.push(keyspace::storage_key(&partition, table).into());
+            page.keys.push(keyspace::counter_key(&partition, table).into());
             // Last, so that a page that was cut short finds the partition again.
-            keys.push(listed);
-            if keys.len() >= KEYS_MAX {
+            page.keys.push(listed);
+            if page.keys.len() >= KEYS_MAX {
                 return Ok(false);
             }
         }
-        keys.push(Bytes::copy_from_slice(&keyspace::meta_number_key(meta::SWITCHED, table.0)));
+        page.keys.push(Bytes::copy_from_slice(&keyspace::meta_number_key(meta::SWITCHED, table.0)));
         Ok(true)
     }
 
-    fn index_keys(
-        &self,
-        snapshot: &Snapshot,
-        table: TableId,
-        index: IndexId,
-        keys: &mut Vec<Bytes>,
-    ) -> Result<bool> {
-        for (partition, _) in self.listed(snapshot, table)? {
-            let generation = self.storage_generation(&partition, table, snapshot)?;
+    fn index_keys(&self, page: &mut Page, table: TableId, index: IndexId) -> Result<bool> {
+        for (partition, _) in self.listed(&page.snapshot, table)? {
+            let generation = self.storage_generation(&partition, table, &page.snapshot)?;
             for unique in [false, true] {
                 let prefix = keyspace::index_prefix(&partition, table, generation, index, unique);
-                if !self.take(snapshot, &prefix, keys)? {
+                if !self.take(page, &prefix)? {
                     return Ok(false);
                 }
             }

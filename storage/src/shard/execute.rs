@@ -500,6 +500,7 @@ impl Work<'_, '_> {
             let (shard, wall) = (self.group.shard, self.group.live.head.time.wall);
             let prefix = &self.targets[bulk.target].rows;
             bulk.write(&shard.engine, &shard.keyspace, prefix, self.revision, wall)?;
+            self.group.overlay.stand_on(shard.engine.snapshot());
         }
         self.group.live.head.revision = self.revision;
         self.publish_truncations()?;

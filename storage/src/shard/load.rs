@@ -12,12 +12,12 @@
 //!
 //! Not here: where the parts come from (`cluster::owner`), how they are staged (`part`).
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use model::{
     Code,
     command::{Outcome, Rejection},
     id::{PartitionId, Revision, TableId},
-    load::RowsIter,
+    load::{RowsIter, whole_rows},
     row::{self, RowView},
     time::Timestamp,
 };
@@ -66,12 +66,27 @@ impl Group<'_> {
     pub(super) fn load(&mut self, load: &Load, stamp: &Stamp) -> Result<Outcome> {
         let epoch = self.live.head.claim.epoch.0;
         let mut parts = Vec::new();
+        // A part that ends inside a row, which goes on in the next one.
+        let mut cut = BytesMut::new();
         for sequence in 0..load.parts {
-            match self.take_part(&load.command.partition, epoch, load.number, sequence)? {
-                Some(part) => parts.push(part),
+            let Some(part) = self.take_part(&load.command.partition, epoch, load.number, sequence)? else {
                 // Removed because it took too long: nothing of it was executed.
-                None => return Ok(Outcome::Rejected(Rejection::Fenced)),
+                return Ok(Outcome::Rejected(Rejection::Fenced));
+            };
+            let part = if cut.is_empty() {
+                part
+            } else {
+                cut.extend_from_slice(&part);
+                cut.split().freeze()
+            };
+            if whole_rows(&part) == part.len() {
+                parts.push(part);
+            } else {
+                cut = part.try_into_mut().unwrap_or_else(|part| BytesMut::from(&part[..]));
             }
+        }
+        if !cut.is_empty() {
+            return Err(Error::damaged("a load that ends inside a row"));
         }
         self.command_with(&load.command, Some(&Staged { table: load.table, parts }), stamp)
     }

@@ -81,6 +81,8 @@ struct Inner {
     descriptors: RwLock<Arc<Tables>>,
     /// The revision that a snapshot saw last, and where that stood in the order of writes.
     seen: Mutex<Option<(u64, Revision)>>,
+    /// The key up to which the collector has taken away what it is at; empty at the start of a pass.
+    collected: Mutex<Bytes>,
     switched: Switched,
     quarantine: Mutex<Option<String>>,
 }
@@ -223,6 +225,7 @@ impl Shard {
             live: RwLock::new(Live { applied, head, boots: Arc::new(boots) }),
             descriptors: RwLock::new(Arc::new(tables)),
             seen: Mutex::default(),
+            collected: Mutex::default(),
             switched: Switched::new(switched),
             quarantine: Mutex::new(None),
         })))

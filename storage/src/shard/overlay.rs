@@ -23,6 +23,11 @@ impl<'a> Overlay<'a> {
         Self { keyspace, below, writes: HashMap::with_capacity(writes) }
     }
 
+    /// What lies below is another state now: rows went into it past the group's batch.
+    pub(super) fn stand_on(&mut self, below: Snapshot) {
+        self.below = below;
+    }
+
     /// The value of a key as the group sees it.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         match self.writes.get(key) {

@@ -99,12 +99,15 @@ impl Group<'_> {
 
     fn remove_parts(&mut self, prefix: &[u8]) -> Result<()> {
         let end = model::read::after_prefix(prefix);
-        // A few at a time: a part may have megabytes.
+        // A few at a time, because a part may have megabytes; and each page behind the last, because what was taken away is
+        // passed over with its bytes.
+        let mut from = prefix.to_vec();
         for _ in 0..PARTS_MAX.div_ceil(PAGE) {
-            let page = self.overlay.range(prefix, end.as_deref(), PAGE)?;
-            if page.is_empty() {
-                break;
-            }
+            let page = self.overlay.range(&from, end.as_deref(), PAGE)?;
+            let Some((last, _)) = page.last() else { break };
+            from.clear();
+            from.extend_from_slice(last);
+            from.push(0);
             for (key, _) in page {
                 self.overlay.delete(key);
             }

@@ -143,3 +143,65 @@ fn a_copy_in_a_block_is_seen_there_and_goes_with_it() {
     ask(&mut wire, "CREATE TABLE copy_of_many AS SELECT * FROM many");
     assert_eq!(ask(&mut wire, "SELECT count(*), sum(id) FROM copy_of_many")[..], whole()[..2]);
 }
+
+/// Rows of any width up to the largest go through COPY, INSERT and a definition, whatever the log's records hold; what is too
+/// large is refused. None of it ends the server.
+#[test]
+fn wide_rows_and_wide_definitions_fit_the_log_or_are_refused() {
+    for segment in ["log.segment_bytes=8MiB", "log.segment_bytes=64MiB"] {
+        let mut server = Keystead::start_with(&["--set", segment], &[]).unwrap();
+        let mut wire = server.connect().unwrap();
+        ask(&mut wire, "CREATE TABLE many (id int PRIMARY KEY, v int, pad text)");
+        let mut data = String::new();
+        for (id, width) in (0..2_000).map(|id| (id, 20_000)).chain([(2_000, 5_000_000), (2_001, 1)]) {
+            writeln!(data, "{id}\t{width}\t{}", "w".repeat(width)).unwrap();
+        }
+        send(&mut wire, data.as_bytes()).unwrap();
+        assert!(done(&mut wire).unwrap().contains(&b'C'), "{segment}");
+        ask(&mut wire, "INSERT INTO many SELECT 3000, 5000000, repeat('i', 5000000)");
+        let comment = format!("COMMENT ON TABLE many IS '{}'", "c".repeat(40_000_000));
+        assert_eq!(wire.query(&comment).unwrap().code(), "54000", "{segment}");
+        server.kill().unwrap();
+        server.restart().unwrap();
+        let mut wire = server.connect().unwrap();
+        let told = ask(&mut wire, "SELECT count(*), count(*) FILTER (WHERE length(pad) = v) FROM many");
+        assert_eq!(told, [Some("2003".to_owned()), Some("2003".to_owned())], "{segment}");
+    }
+}
+
+/// What ends a transaction says nothing about how much may be in it.
+#[test]
+fn a_large_transaction_may_end_with_a_row_of_another_table() {
+    let server = Keystead::start().unwrap();
+    let mut wire = server.connect().unwrap();
+    ask(&mut wire, "CREATE TABLE a (id int PRIMARY KEY, pad text); CREATE TABLE b (id int PRIMARY KEY)");
+    ask(&mut wire, "BEGIN");
+    ask(&mut wire, "INSERT INTO a SELECT g, repeat(md5(g::text), 1000) FROM generate_series(1, 700) g");
+    ask(&mut wire, "INSERT INTO b VALUES (1)");
+    ask(&mut wire, "COMMIT");
+    assert_eq!(ask(&mut wire, "SELECT count(*) FROM a, b"), [Some("700".to_owned())]);
+}
+
+/// A load that is refused at its end gives back what it had staged.
+#[test]
+fn loads_whose_table_is_dropped_before_their_end_leave_room_for_others() {
+    let server = Keystead::start().unwrap();
+    let mut other = server.connect().unwrap();
+    let row = format!("{}\n", "w".repeat(1_000_000));
+    for _ in 0..6 {
+        ask(&mut other, "CREATE TABLE gone (pad text)");
+        let mut wire = server.connect().unwrap();
+        wire.send(&query("COPY gone FROM STDIN")).unwrap();
+        while wire.read().unwrap().tag != b'G' {}
+        for _ in 0..200 {
+            wire.send(&frame(b'd', row.as_bytes())).unwrap();
+        }
+        ask(&mut other, "DROP TABLE gone");
+        assert!(done(&mut wire).unwrap().contains(&b'E'), "its table is gone");
+    }
+    ask(&mut other, MADE);
+    let mut wire = server.connect().unwrap();
+    send(&mut wire, &lines(ROWS)).unwrap();
+    assert!(done(&mut wire).unwrap().contains(&b'C'));
+    assert_eq!(ask(&mut other, COUNTED), whole());
+}

@@ -322,7 +322,7 @@ fn pipelined_reads_by_key_keep_the_default_isolation() {
     run(&mut wire, "INSERT INTO k VALUES (1, 1)");
     run(&mut wire, "SET default_transaction_isolation = 'repeatable read'");
     let get = [wire::bind("", "get", &[], &[], &[]), wire::execute("", 0)].concat();
-    let mut value = |wire: &mut Wire, ends: &[u8], until: u8| {
+    let value = |wire: &mut Wire, ends: &[u8], until: u8| {
         wire.send(&[&get, ends].concat()).unwrap();
         let mut values = Vec::new();
         loop {

@@ -39,7 +39,7 @@ fn parts(ids: &[i32], row: impl Fn(i32) -> Bytes) -> Vec<Body> {
             .expect("nothing fails");
         }
         let (partition, sequence) = (partition(), sequence as u32);
-        Body::Part(Part { partition, number: 0, sequence, bytes: rows.into_bytes() })
+        Body::Part(Part { partition, number: 0, sequence, bytes: rows.into_parts().next().expect("rows") })
     };
     ids.chunks(1_000).enumerate().map(part).collect()
 }
@@ -247,4 +247,58 @@ fn rows_of_a_load_may_share_the_key_of_an_index_that_is_not_unique() {
     let of_one_score = |id: i32| row(id, Some(&name_of(id)), 7, true);
     assert_eq!(run_load(&shard, &ids, of_one_score, command(vec![])), applied(1, &[MANY as u64]));
     assert_sound(&shard);
+}
+
+/// In whatever groups entries are applied, as in a replay, their outcomes are the same.
+#[test]
+fn what_follows_a_load_in_its_group_sees_its_rows() {
+    let (_folder, engines) = engines();
+    for engine in engines {
+        let shard = shard_in(&engine, 0);
+        let ids: Vec<i32> = (0..MANY).collect();
+        let mut bodies = parts(&ids, row_of);
+        bodies.push(load(&bodies, command(vec![])));
+        bodies.push(Body::Command(command(vec![insert(7, "again", 1)])));
+        bodies.push(Body::Command(command(vec![delete(8)])));
+        bodies.push(Body::Command(command(vec![put(9, "nine", 9)])));
+        let entries: Vec<_> = bodies.into_iter().map(|body| entry(body, 1)).collect();
+        let outcomes = apply_all(&shard, &entries);
+        let command = |outcome| EntryOutcome::Command(outcome);
+        let expected = [applied(1, &[MANY as u64]), taken(None, key(7)), applied(2, &[1]), applied(3, &[1])];
+        assert_eq!(outcomes[outcomes.len() - 4..], expected.map(command));
+        assert_eq!((count(&shard), get(&shard, 9)), (MANY as u64 - 1, Some("9:nine:9".to_owned())));
+        assert_sound(&shard);
+    }
+}
+
+#[test]
+fn a_row_may_be_wider_than_a_part() {
+    let shard = shard();
+    let wide = "w".repeat(1_000);
+    let rows = [(1, "one"), (2, &wide), (3, "three")].map(|(id, name)| (id, row(id, Some(name), id, true)));
+    let mut whole = Rows::default();
+    for (id, bytes) in &rows {
+        let put = |out: &mut Vec<u8>| {
+            out.extend_from_slice(bytes);
+            Ok::<_, ()>(())
+        };
+        whole.push(&key(*id), put).expect("nothing fails");
+    }
+    let whole: Bytes = whole.into_parts().flatten().collect();
+    for cut in [3, 50, 999] {
+        run(&shard, command(vec![Write::Truncate { table: TABLE }]));
+        let parts: Vec<Body> = (0..)
+            .zip(whole.chunks(cut))
+            .map(|(sequence, bytes)| {
+                let bytes = Bytes::copy_from_slice(bytes);
+                Body::Part(Part { partition: partition(), number: 0, sequence, bytes })
+            })
+            .collect();
+        let load = load(&parts, command(vec![]));
+        parts.into_iter().for_each(|part| drop(apply(&shard, &entry(part, 1))));
+        assert!(matches!(outcome(&shard, load), Outcome::Applied(_)), "{cut}");
+        assert_eq!(get(&shard, 2), Some(format!("2:{wide}:2")), "{cut}");
+        assert_eq!(count(&shard), 3);
+        assert_sound(&shard);
+    }
 }
