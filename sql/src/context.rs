@@ -15,6 +15,8 @@ use model::{
     value,
 };
 
+use crate::execute::Making;
+
 /// What an expression may know.
 pub struct Context {
     /// The catalog the statement was bound on.
@@ -47,6 +49,8 @@ pub struct Context {
     pub random: Box<dyn FnMut() -> u64 + Send>,
     /// How the evaluation of a row waits.
     pub pauses: Pauses,
+    /// What the evaluation has made.
+    pub making: Making,
     /// The session, if it has temporary tables.
     pub temporary: Option<SessionId>,
 }

@@ -257,6 +257,11 @@ impl Keystead {
         resident_bytes(self.pid())
     }
 
+    /// The most that was ever resident, in bytes.
+    pub fn peak_resident_bytes(&self) -> io::Result<u64> {
+        status_bytes(self.pid(), "VmHWM:")
+    }
+
     /// Process id.
     pub fn pid(&self) -> u32 {
         self.running.as_ref().expect("a server is running").0.id()
@@ -355,10 +360,14 @@ pub fn signal(pid: u32, name: &str) -> io::Result<()> {
 
 /// Resident memory of a process in bytes.
 pub fn resident_bytes(pid: u32) -> io::Result<u64> {
+    status_bytes(pid, "VmRSS:")
+}
+
+fn status_bytes(pid: u32, name: &str) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let number = line.and_then(|rest| rest.split_whitespace().next()).and_then(|n| n.parse::<u64>().ok());
-    number.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("no VmRSS"))
+    number.map(|kib| kib * 1024).ok_or_else(|| io::Error::other(format!("no {name}")))
 }
 
 /// The binary under test: `KEYSTEAD_BIN`, else what was built last beside this test.

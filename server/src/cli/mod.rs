@@ -55,6 +55,9 @@ pub fn run() -> ExitCode {
             return if is_wrong { ExitCode::from(Kind::Usage as u8) } else { ExitCode::SUCCESS };
         }
     };
+    if !matches!(arguments.command, Command::Serve(_)) {
+        leave_when_nobody_reads();
+    }
     let result = match arguments.command {
         Command::Serve(options) => serve::run(*options),
         Command::Sql(options) => shell::run(&options),
@@ -66,6 +69,18 @@ pub fn run() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
     };
     result.map_or_else(report, |()| ExitCode::SUCCESS)
+}
+
+/// A command whose reader has gone, as `head` goes, has nothing more to do and did nothing wrong.
+fn leave_when_nobody_reads() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let says = |text: &str| text.starts_with("failed printing to stdout") && text.contains("Broken pipe");
+        if panic.payload_as_str().is_some_and(says) {
+            std::process::exit(0);
+        }
+        report(panic);
+    }));
 }
 
 fn report(failure: Failure) -> ExitCode {

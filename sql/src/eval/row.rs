@@ -186,12 +186,12 @@ impl Scope<'_> {
         if function.strict && arguments.iter().any(Value::is_null) {
             return Ok(Value::Null);
         }
-        match function.body {
-            Body::Scalar(body) => body(self.context, arguments),
-            Body::Set(..) | Body::Aggregate(_) | Body::Window(_) => {
-                Err(Error::internal(format!("{}() was called as a scalar function", function.name)))
-            }
-        }
+        let Body::Scalar(body) = function.body else {
+            return Err(Error::internal(format!("{}() was called as a scalar function", function.name)));
+        };
+        let value = body(self.context, arguments)?;
+        self.context.making.count(&value)?;
+        Ok(value)
     }
 
     fn operator<R: Row + ?Sized>(
@@ -222,14 +222,18 @@ impl Scope<'_> {
         if operands.iter().any(Value::is_null) {
             return Ok(Value::Null);
         }
-        (operator.body)(self.context, operands)
+        let value = (operator.body)(self.context, operands)?;
+        self.context.making.count(&value)?;
+        Ok(value)
     }
 
     pub(super) fn cast(&mut self, value: &Value, from: Type, to: &Expr, explicit: bool) -> Result<Value> {
         if value.is_null() {
             return Ok(Value::Null);
         }
-        cast::cast(self.context, value, from, to.ty, Typmod(to.typmod), explicit)
+        let value = cast::cast(self.context, value, from, to.ty, Typmod(to.typmod), explicit)?;
+        self.context.making.count(&value)?;
+        Ok(value)
     }
 
     fn extreme<R: Row + ?Sized>(&mut self, parts: Operands<'_>, row: &R, wanted: Ordering) -> Result<Value> {

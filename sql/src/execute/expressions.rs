@@ -85,8 +85,42 @@ impl Expressions {
         Self::new(&plain, width)
     }
 
-    /// The value of each expression for each row.
+    /// The value of each expression for each row. Where the batch makes more than fits, it is taken in parts.
     pub(crate) async fn columns(&mut self, runtime: &Runtime, batch: &Batch) -> Result<Vec<Arc<Column>>> {
+        match self.columns_behind(0, runtime, batch).await {
+            Err(error) if self.may_split(&error, batch) => {}
+            done => return done,
+        }
+        let mut parts: Vec<Batch> = Vec::new();
+        let mut rest = vec![batch.clone()];
+        let mut held = 0;
+        while let Some(part) = rest.pop() {
+            match self.columns_behind(held, runtime, &part).await {
+                Ok(columns) => {
+                    held += columns.iter().map(|column| column.heap_bytes()).sum::<usize>();
+                    parts.push(Batch::new(columns, part.len()));
+                }
+                Err(error) if self.may_split(&error, &part) => rest.extend(halves(&part)),
+                Err(error) => return Err(error),
+            }
+        }
+        let types: Vec<Type> = self.list.iter().map(|expr| expr.ty).collect();
+        let whole = concat(&parts, &types);
+        Ok((0..types.len()).map(|index| whole.dense(index)).collect())
+    }
+
+    /// Whether a batch that ended so may be tried again in parts: nothing of it may happen twice.
+    pub(super) fn may_split(&self, error: &Error, batch: &Batch) -> bool {
+        error.code() == Code::OutOfMemory && batch.len() > 1 && !self.volatile.contains(&true)
+    }
+
+    /// As [`Expressions::columns`], in one piece, of a batch of which so many bytes are there.
+    pub(super) async fn columns_behind(
+        &mut self,
+        held: usize,
+        runtime: &Runtime,
+        batch: &Batch,
+    ) -> Result<Vec<Arc<Column>>> {
         if batch.is_empty() {
             return Ok(self.list.iter().map(|expr| Arc::new(Column::with_capacity(expr.ty, 0))).collect());
         }
@@ -99,7 +133,7 @@ impl Expressions {
         };
         let mut columns: Vec<Option<Arc<Column>>> = vec![None; self.list.len()];
         let volatile = self.volatile.contains(&true);
-        runtime.evaluate(|scope| {
+        runtime.evaluate_behind(held, |scope| {
             for (index, expr) in self.list.iter().enumerate().filter(|(index, _)| !self.volatile[*index]) {
                 columns[index] = Some(scope.column(expr, batch)?);
             }
@@ -242,6 +276,12 @@ pub(crate) async fn evaluate_patiently(runtime: &Runtime, expr: &Expr, row: &[Va
             (result, _) => return result,
         }
     }
+}
+
+/// A batch in two, the first one last.
+pub(super) fn halves(batch: &Batch) -> [Batch; 2] {
+    let half = batch.len() / 2;
+    [batch.slice(half, batch.len() - half), batch.slice(0, half)]
 }
 
 fn keep_true(batch: &Batch, truths: &Column) -> Batch {

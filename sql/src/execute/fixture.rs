@@ -399,6 +399,7 @@ pub(crate) fn context(catalog: Arc<Catalog>) -> Context {
         search_path: Arc::from(["public".to_owned()]),
         process_id: 1,
         pauses: crate::context::Pauses::default(),
+        making: crate::execute::Making::default(),
         temporary: None,
         parameters: Vec::new(),
         settings: Arc::new(Still),

@@ -51,7 +51,7 @@ use crate::{
 pub(crate) use expressions::{Expressions, evaluate_patiently};
 pub(crate) use range::key_range_of;
 pub use range::{KeyBytes, key_range, partition_of};
-pub use runtime::{Cancel, Reason, Reserve, Runtime};
+pub use runtime::{Cancel, Making, Reason, Reserve, Runtime};
 pub(crate) use scan::whole_row;
 pub use statistics::{NodeStatistics, Statistics};
 

@@ -2,7 +2,7 @@
 
 use model::{Result, port::BoxFuture};
 
-use super::{Expressions, Operator, Runtime};
+use super::{Expressions, Operator, Runtime, expressions::halves};
 use crate::{batch::Batch, expr::Expr};
 
 /// The operator.
@@ -12,6 +12,8 @@ pub(super) struct Project {
     /// If every expression is a column: which.
     columns: Option<Vec<usize>>,
     expressions: Expressions,
+    /// Parts of a batch that made more than fits; the next one last.
+    rest: Vec<Batch>,
 }
 
 impl Project {
@@ -26,6 +28,7 @@ impl Project {
             input,
             columns: expressions.iter().map(Expr::as_column).collect(),
             expressions: Expressions::new(expressions, width),
+            rest: Vec::new(),
         }
     }
 }
@@ -33,13 +36,26 @@ impl Project {
 impl Operator for Project {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Batch>>> {
         Box::pin(async move {
-            let Some(batch) = self.input.next().await? else { return Ok(None) };
-            if let Some(columns) = &self.columns {
-                return Ok(Some(batch.project(columns)));
+            loop {
+                let batch = match self.rest.pop() {
+                    Some(part) => part,
+                    None => match self.input.next().await? {
+                        Some(batch) => batch,
+                        None => return Ok(None),
+                    },
+                };
+                if let Some(columns) = &self.columns {
+                    return Ok(Some(batch.project(columns)));
+                }
+                self.runtime.pace().await?;
+                match self.expressions.columns_behind(0, &self.runtime, &batch).await {
+                    Ok(columns) => return Ok(Some(Batch::new(columns, batch.len()))),
+                    Err(error) if self.expressions.may_split(&error, &batch) => {
+                        self.rest.extend(halves(&batch));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
-            self.runtime.pace().await?;
-            let columns = self.expressions.columns(&self.runtime, &batch).await?;
-            Ok(Some(Batch::new(columns, batch.len())))
         })
     }
 }

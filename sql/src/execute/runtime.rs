@@ -10,9 +10,17 @@ use std::{
 
 use model::{Code, Error, Result, Value, port::BoxFuture};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::{NodeStatistics, Statistics, cte::Shelf};
-use crate::{context::Context, dml::TableRules, eval::Scope, memory::Budget, spill, txn::Statement};
+use crate::{
+    context::Context,
+    dml::TableRules,
+    eval::Scope,
+    memory::{Budget, Charge},
+    spill,
+    txn::Statement,
+};
 
 /// What a transaction may buffer where nobody says otherwise.
 const TRANSACTION_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -57,13 +65,14 @@ impl Runtime {
     /// The runtime of one statement.
     pub fn new(
         statement: Arc<Statement>,
-        context: Context,
+        mut context: Context,
         budget: Budget,
         spill: Arc<spill::Directory>,
         cancel: Cancel,
         reserve: Arc<dyn Reserve>,
         rules: Arc<dyn TableRules>,
     ) -> Self {
+        context.making = Making::new(cancel.clone(), budget.charge("expressions"));
         Self {
             statement,
             context: Arc::new(Mutex::new(context)),
@@ -106,7 +115,17 @@ impl Runtime {
 
     /// Evaluates something.
     pub fn evaluate<T>(&self, evaluate: impl FnOnce(&mut Scope<'_>) -> Result<T>) -> Result<T> {
+        self.evaluate_behind(0, evaluate)
+    }
+
+    /// Evaluates another part of a batch, of which so many bytes are there.
+    pub(super) fn evaluate_behind<T>(
+        &self,
+        held: usize,
+        evaluate: impl FnOnce(&mut Scope<'_>) -> Result<T>,
+    ) -> Result<T> {
         let mut context = self.context.lock();
+        context.making.begin(held);
         evaluate(&mut Scope { context: &mut context, outer: &self.outer })
     }
 
@@ -127,9 +146,16 @@ impl Runtime {
     }
 }
 
-/// Whether a statement shall stop, and why. Clones share the flag.
+/// Whether a statement shall stop, and why. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicU8>);
+pub struct Cancel(Arc<Stop>);
+
+#[derive(Debug, Default)]
+struct Stop {
+    reason: AtomicU8,
+    /// When its time is over: looked at also where no timer can be heard, in the middle of a batch.
+    deadline: Mutex<Option<Instant>>,
+}
 
 /// Why a statement shall stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,6 +174,11 @@ impl Cancel {
         Self::default()
     }
 
+    /// Sets when the statement's time is over.
+    pub fn set_deadline(&self, deadline: Option<Instant>) {
+        *self.0.deadline.lock() = deadline;
+    }
+
     /// Asks the statement to stop. The first reason counts.
     pub fn cancel(&self, reason: Reason) {
         let code = match reason {
@@ -156,16 +187,90 @@ impl Cancel {
             Reason::Shutdown => 3,
         };
         // If it fails there was a reason before.
-        let _ = self.0.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.0.reason.compare_exchange(0, code, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// The error of a statement that shall stop, if it shall.
     pub fn check(&self) -> Result<()> {
-        match self.0.load(Ordering::Relaxed) {
-            0 => Ok(()),
+        if self.0.reason.load(Ordering::Relaxed) == 0 {
+            match *self.0.deadline.lock() {
+                Some(deadline) if deadline <= Instant::now() => self.cancel(Reason::Timeout),
+                Some(_) | None => return Ok(()),
+            }
+        }
+        match self.0.reason.load(Ordering::Relaxed) {
             1 => Err(Error::new(Code::QueryCanceled, "canceling statement due to user request")),
             2 => Err(Error::new(Code::QueryCanceled, "canceling statement due to statement timeout")),
             _ => Err(Error::new(Code::AdminShutdown, "terminating connection due to administrator command")),
+        }
+    }
+}
+
+/// What the evaluation of one batch has made: bounded in memory and in time, wherever it is in the batch.
+#[derive(Default)]
+pub struct Making {
+    cancel: Cancel,
+    charge: Option<Charge>,
+    /// Bytes of the batch's earlier parts, which are still held.
+    held: usize,
+    made: usize,
+    /// What was made when it was last looked at.
+    seen: usize,
+}
+
+/// Whether the statement shall stop is looked at whenever so many bytes were made.
+const LOOK_BYTES: usize = 1 << 20;
+/// What a value costs beside its bytes.
+const VALUE_BYTES: usize = 32;
+
+impl Making {
+    /// Of a statement; what is held goes to a charge.
+    pub fn new(cancel: Cancel, charge: Charge) -> Self {
+        Self { cancel, charge: Some(charge), ..Self::default() }
+    }
+
+    /// A batch begins, or goes on behind parts of so many bytes.
+    fn begin(&mut self, held: usize) {
+        (self.held, self.made, self.seen) = (held, 0, 0);
+        if let Some(charge) = &mut self.charge {
+            // What is held already was charged when it was made.
+            let _ = charge.try_set(held);
+        }
+    }
+
+    /// Counts a value (`53200` if there is no room for more, `57014` if the statement shall stop).
+    #[inline]
+    pub fn count(&mut self, value: &Value) -> Result<()> {
+        self.made += VALUE_BYTES
+            + match value {
+                Value::Text(text) | Value::Json(text) => text.len(),
+                Value::Bytea(bytes) => bytes.len(),
+                Value::Jsonb(json) => json.as_bytes().len(),
+                Value::Array(array) => array.len() * VALUE_BYTES,
+                _ => 0,
+            };
+        if self.made - self.seen < LOOK_BYTES { Ok(()) } else { self.look() }
+    }
+
+    /// Looks whether there is room for so many bytes, before they are made.
+    pub fn room(&mut self, bytes: usize) -> Result<()> {
+        if bytes < LOOK_BYTES {
+            return Ok(());
+        }
+        self.cancel.check()?;
+        match &mut self.charge {
+            Some(charge) => charge.set(self.held.saturating_add(self.made).saturating_add(bytes)),
+            None => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn look(&mut self) -> Result<()> {
+        self.seen = self.made;
+        self.cancel.check()?;
+        match &mut self.charge {
+            Some(charge) => charge.set(self.held.saturating_add(self.made)),
+            None => Ok(()),
         }
     }
 }

@@ -6,7 +6,7 @@ use model::{
     value::{Array, array::Dimension},
 };
 
-use super::{Accepts, Definitions, Gives, array_of, int, text};
+use super::{Accepts, Context, Definitions, Gives, array_of, int, text};
 
 const ARRAY: Accepts = Accepts::Array;
 const ELEMENT: Accepts = Accepts::Element;
@@ -213,8 +213,14 @@ fn contains(whole: &Array, part: &Array) -> bool {
 }
 
 /// `string_to_array(text, separator [, null text])`: a null separator cuts into characters.
-pub(super) fn string_to_array(a: &[Value]) -> Result<Value> {
+pub(super) fn string_to_array(context: &mut Context, a: &[Value]) -> Result<Value> {
     let Some(source) = a[0].as_str() else { return Ok(Value::Null) };
+    let count = match a[1].as_str() {
+        None => source.chars().count(),
+        Some("") => 1,
+        Some(separator) => source.matches(separator).count() + 1,
+    };
+    context.making.room(count * size_of::<(Value, &str)>())?;
     let pieces: Vec<&str> = match a[1].as_str() {
         _ if source.is_empty() => Vec::new(),
         None => source.split_inclusive(|_| true).collect(),

@@ -376,7 +376,11 @@ fn named(context: &Context, source: &str, to: Type) -> Result<Value> {
     if let Ok(number) = source.parse::<u32>() {
         return Ok(Value::Oid(number));
     }
-    let missing = |code, kind: &str| Err(Error::new(code, format!("{kind} \"{source}\" does not exist")));
+    // The name as it is, not as it was quoted.
+    let missing = |code, kind: &str| {
+        let name = super::session::split_identifier(source)?.join(".");
+        Err(Error::new(code, format!("{kind} \"{name}\" does not exist")))
+    };
     match to {
         Type::Regclass => match super::session::find_relation(context, source)? {
             Some((_, Relation::Table(id) | Relation::View(id))) => Ok(Value::Oid(id.0)),

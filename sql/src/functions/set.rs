@@ -38,8 +38,8 @@ pub(super) fn define(d: &mut Definitions) {
         "string_to_table",
         [Type::Text, Type::Text, Type::Text],
         Type::Text,
-        Body::Set(&[("string_to_table", Gives::Exact(Type::Text))], |_, a| {
-            match super::array::string_to_array(a)? {
+        Body::Set(&[("string_to_table", Gives::Exact(Type::Text))], |context, a| {
+            match super::array::string_to_array(context, a)? {
                 Value::Array(array) => Ok(rows(array.values().to_vec().into_iter().map(Ok))),
                 _ => Ok(rows(std::iter::empty())),
             }

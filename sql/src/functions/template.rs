@@ -69,7 +69,11 @@ const PATTERNS: &[&str] = &[
     "WW", "W", "Y,YYY", "YYYY", "YYY", "YY", "Y",
 ];
 
-fn parts(template: &str) -> Vec<Part<'_>> {
+/// The parts of a template; a template over [`TEMPLATE_BYTES_MAX`] is `54000`.
+fn parts(template: &str) -> Result<Vec<Part<'_>>> {
+    if template.len() > TEMPLATE_BYTES_MAX {
+        return Err(Error::new(Code::ProgramLimitExceeded, "format string is too long"));
+    }
     let mut parts = Vec::new();
     let mut rest = template;
     let mut fill = false;
@@ -100,8 +104,11 @@ fn parts(template: &str) -> Vec<Part<'_>> {
         parts.push(Part { kind: Kind::Text(piece), fill, ordinal: None });
         rest = after;
     }
-    parts
+    Ok(parts)
 }
+
+/// No template is longer: each of its patterns takes many times its bytes.
+const TEMPLATE_BYTES_MAX: usize = 1 << 20;
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -164,7 +171,7 @@ fn written(value: &Value, template: &str, zone: &Zone) -> Result<Value> {
         other => unreachable!("resolution gave a timestamp or interval, not {:?}", other.natural_type()),
     };
     let mut out = String::new();
-    for part in parts(template) {
+    for part in parts(template)? {
         match part.kind {
             Kind::Text(piece) => out.push_str(piece),
             Kind::Pattern(name, spelled) => {
@@ -321,7 +328,7 @@ struct Found {
 fn read(source: &str, template: &str) -> Result<Found> {
     let mut found = Found::default();
     let mut rest = source.trim_start();
-    let parts = parts(template);
+    let parts = parts(template)?;
     for (index, part) in parts.iter().enumerate() {
         match part.kind {
             Kind::Text(piece) => {

@@ -84,27 +84,28 @@ fn joining(d: &mut Definitions) {
     .variadic()
     .lenient()
     .stable();
-    d.scalar("repeat", [T, I], T, |_, a| {
+    d.scalar("repeat", [T, I], T, |context, a| {
         let count = usize::try_from(int(&a[1])).unwrap_or(0);
         let unit = text(&a[0]);
-        if unit.len().checked_mul(count).is_none_or(|bytes| bytes > TEXT_BYTES_MAX) {
-            return Err(too_large());
-        }
+        let bytes = unit.len().checked_mul(count).filter(|bytes| *bytes <= TEXT_BYTES_MAX);
+        context.making.room(bytes.ok_or_else(too_large)?)?;
         give(unit.repeat(count))
     });
     for (name, left) in [("lpad", true), ("rpad", false)] {
-        let body: super::Scalar = if left { |_, a| pad(a, true) } else { |_, a| pad(a, false) };
+        let body: super::Scalar =
+            if left { |context, a| pad(context, a, true) } else { |context, a| pad(context, a, false) };
         d.scalar(name, [T, I, T], T, body).optional(1);
     }
 }
 
-fn pad(a: &[Value], left: bool) -> Result<Value> {
+fn pad(context: &mut Context, a: &[Value], left: bool) -> Result<Value> {
     let source = text(&a[0]);
     let width = usize::try_from(int(&a[1])).unwrap_or(0);
     let fill = a.get(2).map_or(" ", text);
     if width > TEXT_BYTES_MAX {
         return Err(too_large());
     }
+    context.making.room(width)?;
     let length = source.chars().count();
     if length >= width || fill.is_empty() {
         return give(source.chars().take(width).collect::<String>());
@@ -785,8 +786,8 @@ fn of_bytes(d: &mut Definitions) {
     ] {
         d.scalar(name, [B], B, body);
     }
-    d.scalar("string_to_array", [T, T, T], Type::Array(model::types::Scalar::Text), |_, a| {
-        super::array::string_to_array(a)
+    d.scalar("string_to_array", [T, T, T], Type::Array(model::types::Scalar::Text), |context, a| {
+        super::array::string_to_array(context, a)
     })
     .optional(1)
     .lenient();

@@ -49,6 +49,11 @@ impl CancelHandle {
         cancel.clone()
     }
 
+    /// What stops the statement that runs, or nothing.
+    pub(crate) fn running(&self) -> Cancel {
+        self.0.running.lock().clone().unwrap_or_default()
+    }
+
     /// No statement runs.
     pub(crate) fn end(&self) {
         *self.0.running.lock() = None;
@@ -61,6 +66,7 @@ impl CancelHandle {
         deadline: Option<tokio::time::Instant>,
         mut work: Pin<&mut impl Future<Output = Result<T>>>,
     ) -> Result<T> {
+        cancel.set_deadline(deadline);
         cancel.check()?;
         // Most work is done when it is first looked at.
         if let Poll::Ready(done) = futures::poll!(work.as_mut()) {

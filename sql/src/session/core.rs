@@ -20,6 +20,7 @@ use crate::{
     cache::Prepared,
     context::{self, Activity, Context},
     engine::Engine,
+    execute::Making,
     settings::Settings,
 };
 
@@ -268,6 +269,10 @@ impl Session {
             database: self.database,
             process_id: self.login.process_id,
             pauses: crate::context::Pauses::default(),
+            making: {
+                let budget = self.engine.pool.budget(self.engine.options.statement_bytes_max);
+                Making::new(self.cancel.running(), budget.charge("expressions"))
+            },
             temporary: self.temporary(),
             parameters,
             settings: self.shared_settings.clone(),

@@ -155,6 +155,51 @@ fn import_counts_what_it_skips_and_export_gives_it_back() {
     }
     let said = ask(&server, "export", &["(SELECT id FROM t ORDER BY id)", "-"]);
     assert_eq!(said.out, "id\n10\n13\n20\n21\n");
+    let said = ask(&server, "import", &["nosuch", &at("a.csv")]);
+    assert!(said.err.contains("relation \"nosuch\" does not exist"), "{}", said.err);
+}
+
+/// A pipe is written to, a link is followed, and a file that is there keeps its rights; a failed export leaves it as it was.
+#[test]
+fn export_replaces_nothing_but_a_file_and_leaves_its_rights() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    let server = Keystead::start().unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    let export = |to: &Path| ask(&server, "export", &["(SELECT 1 AS one)", to.to_str().unwrap()]);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+
+    fs::write(at("private.csv"), "old").unwrap();
+    fs::set_permissions(at("private.csv"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(at("private.csv"), at("link.csv")).unwrap();
+    let failed = ask(&server, "export", &["(SELECT 1 / 0)", at("private.csv").to_str().unwrap()]);
+    assert_ne!(failed.code, Some(0));
+    assert_eq!(fs::read_to_string(at("private.csv")).unwrap(), "old");
+    assert_eq!(export(&at("link.csv")).code, Some(0));
+    assert!(fs::symlink_metadata(at("link.csv")).unwrap().is_symlink());
+    assert_eq!(fs::read_to_string(at("private.csv")).unwrap(), "one\n1\n");
+    assert_eq!(mode(&at("private.csv")), 0o600);
+
+    assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+    let pipe = at("pipe");
+    let reader = std::thread::spawn(move || fs::read_to_string(pipe).unwrap());
+    assert_eq!(export(&at("pipe")).code, Some(0));
+    assert_eq!(reader.join().unwrap(), "one\n1\n");
+    assert!(fs::symlink_metadata(at("pipe")).unwrap().file_type().is_fifo());
+    assert_eq!(export(Path::new("/dev/null")).code, Some(0));
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3, "nothing unfinished is left");
+}
+
+/// A reader that goes, as `head` does, is no error.
+#[test]
+fn a_command_whose_reader_has_gone_ends_without_a_word() {
+    let server = Keystead::start().unwrap();
+    let mut shell = std::process::Command::new(keystead::binary().unwrap());
+    shell.args(["sql", "--data", server.data().to_str().unwrap(), "-c", "\\dt"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let said = shell.stdout(writer).stderr(std::process::Stdio::piped()).output().unwrap();
+    assert_eq!((said.status.code(), said.stderr), (Some(0), Vec::new()));
 }
 
 const ROWS: u64 = 100_000;

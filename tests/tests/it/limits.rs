@@ -292,3 +292,46 @@ fn fifty_sorts_at_once_stay_inside_the_memory_limit() {
     });
     assert_eq!(server.connect().unwrap().query("SELECT 1").unwrap().scalar(), Some("1"));
 }
+
+/// P18: what an expression makes of a batch is bounded in memory, and stopped in the middle of the batch.
+#[test]
+fn wide_results_of_expressions_stay_inside_the_memory_limit_and_are_stopped_in_time() {
+    const LIMIT: u64 = 512 << 20;
+    let server = Keystead::start_with(&[], &[("KEYSTEAD_MEMORY_LIMIT", "512MiB")]).unwrap();
+    let mut wire = server.connect().unwrap();
+    let wide = "repeat(md5(g::text), 100000)";
+    let statements = [
+        // 960 MB pass through, a part of them at a time.
+        (format!("SELECT sum(length({wide})) FROM generate_series(1, 300) g"), "960000000", ""),
+        (format!("SELECT count(*) FROM generate_series(1, 300) g WHERE {wide} > 'f'"), "", ""),
+        (
+            format!("SELECT sum(length(a || a)) FROM (SELECT {wide} a FROM generate_series(1, 300) g) s"),
+            "",
+            "",
+        ),
+        (
+            format!(
+                "SET statement_timeout = 300; SELECT sum(length({wide})) FROM generate_series(1, 9999999) g"
+            ),
+            "",
+            "57014",
+        ),
+        ("SELECT length(to_char(now(), repeat('YYYY', 5000000)))".to_owned(), "", "54000"),
+        ("SELECT length(to_char(now(), repeat('YYYY', 50000000)))".to_owned(), "", "53200"),
+        ("SELECT cardinality(string_to_array(repeat('a,', 30000000), ','))".to_owned(), "", "53200"),
+    ];
+    let mut highest = 0;
+    for (sql, value, code) in &statements {
+        let begun = Instant::now();
+        let reply = wire.query(sql).unwrap();
+        println!("{:?} {sql}", begun.elapsed());
+        assert_eq!(reply.code(), *code, "{sql}");
+        if !value.is_empty() {
+            assert_eq!(reply.scalar(), Some(*value), "{sql}");
+        }
+        wire.query("RESET statement_timeout").unwrap();
+        highest = highest.max(server.peak_resident_bytes().unwrap());
+    }
+    println!("at most {} MiB resident", highest >> 20);
+    assert!(highest < LIMIT + LIMIT * 15 / 100, "{} MiB resident", highest >> 20);
+}

@@ -1,9 +1,12 @@
 //! Export: one statement, streamed to a file that appears under its name only when it is whole.
+//!
+//! What is no regular file — a pipe, a device — is written to as it is. A link is followed, and a file that is there keeps
+//! its rights.
 
 use std::{
     fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use super::{ExportOptions, Layout, layout_of, quoted_table};
@@ -19,15 +22,12 @@ use crate::{
 pub(crate) fn export(options: &ExportOptions) -> Result<(), Failure> {
     let mut client = options.to.connect()?;
     let of_file = |error: io::Error| Failure::from_io(options.file.display(), &error);
-    let is_stdout = options.file.as_os_str() == "-";
-    let mut unfinished = options.file.as_os_str().to_owned();
-    unfinished.push(".new");
-    let unfinished = PathBuf::from(unfinished);
-    let mut out: Box<dyn Write> = if is_stdout {
-        Box::new(io::stdout())
+    let target = if options.file.as_os_str() == "-" {
+        Target { out: Box::new(io::stdout()), becomes: None }
     } else {
-        Box::new(io::BufWriter::with_capacity(256 << 10, fs::File::create(&unfinished).map_err(of_file)?))
+        Target::open(&options.file).map_err(of_file)?
     };
+    let Target { mut out, becomes } = target;
     let is_query = options.source.trim_start().starts_with('(');
     let source = if is_query { options.source.clone() } else { quoted_table(&options.source) };
     let layout = layout_of(options.layout, &options.file);
@@ -51,16 +51,49 @@ pub(crate) fn export(options: &ExportOptions) -> Result<(), Failure> {
     });
     let finished = written.and_then(|()| out.flush());
     drop(out);
-    if let Err(error) = asked {
-        if !is_stdout {
+    let result = match (asked, finished) {
+        (Err(error), _) => Err(error.into()),
+        (Ok(()), finished) => finished.map_err(of_file),
+    };
+    if let Some((unfinished, whole)) = becomes {
+        if result.is_ok() {
+            fs::rename(&unfinished, whole).map_err(of_file)?;
+        } else {
             let _ = fs::remove_file(&unfinished);
         }
-        return Err(error.into());
     }
-    finished.map_err(of_file)?;
-    if !is_stdout {
-        fs::rename(&unfinished, &options.file).map_err(of_file)?;
-    }
+    result?;
     eprintln!("{count} rows exported");
     Ok(())
+}
+
+/// Where rows go.
+struct Target {
+    out: Box<dyn Write>,
+    /// The unfinished file, and what it becomes.
+    becomes: Option<(PathBuf, PathBuf)>,
+}
+
+impl Target {
+    fn open(path: &Path) -> io::Result<Self> {
+        let there = match fs::metadata(path) {
+            Ok(there) => Some(there),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let buffered = |file| Box::new(io::BufWriter::with_capacity(256 << 10, file));
+        if there.as_ref().is_some_and(|there| !there.is_file()) {
+            let file = fs::OpenOptions::new().write(true).open(path)?;
+            return Ok(Self { out: buffered(file), becomes: None });
+        }
+        let whole = if there.is_some() { fs::canonicalize(path)? } else { path.to_path_buf() };
+        let mut unfinished = whole.as_os_str().to_owned();
+        unfinished.push(".new");
+        let unfinished = PathBuf::from(unfinished);
+        let file = fs::File::create(&unfinished)?;
+        if let Some(there) = there {
+            file.set_permissions(there.permissions())?;
+        }
+        Ok(Self { out: buffered(file), becomes: Some((unfinished, whole)) })
+    }
 }
