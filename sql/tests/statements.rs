@@ -156,6 +156,32 @@ async fn a_running_statement_is_stopped_within_200_milliseconds() {
 }
 
 #[tokio::test]
+async fn a_json_path_of_any_length_is_run_or_refused_and_stops_in_time() {
+    let server = Server::new();
+    let mut c = server.connect();
+    for path in [
+        "'$' || repeat('.a', 100000)",
+        "repeat('$[', 20000) || '0' || repeat(']', 20000)",
+        "'1' || repeat('+1', 100000)",
+        "repeat('-', 100000) || '1'",
+    ] {
+        assert_eq!(c.fault(&format!("select jsonb_path_query('1', {path})")).await.0, "54001", "{path}");
+    }
+    c.run("create table t (id int primary key, doc jsonb)").await.expect("made");
+    c.run("insert into t values (1, '1')").await.expect("filled");
+    c.run("set statement_timeout = 50").await.expect("set");
+    let endless = format!("'${} ? (@ == 2)'", "[0,0]".repeat(40));
+    for text in [
+        format!("select jsonb_path_query('1', {endless})"),
+        format!("select jsonb_path_query_array('1', {endless})"),
+        format!("select jsonb_path_query_array(doc, {endless}) from t"),
+        format!("select doc @? {endless} from t where id = 1"),
+    ] {
+        assert_eq!(c.fault(&text).await.0, "57014", "{text}");
+    }
+}
+
+#[tokio::test]
 async fn merge_changes_what_matches_and_adds_what_does_not() {
     let server = Server::new();
     let mut c = server.connect();

@@ -174,8 +174,8 @@ impl Cancel {
         Self::default()
     }
 
-    /// Sets when the statement's time is over.
-    pub fn set_deadline(&self, deadline: Option<Instant>) {
+    /// When the statement shall stop by itself: work that never waits lets no timer say so.
+    pub fn stop_at(&self, deadline: Option<Instant>) {
         *self.0.deadline.lock() = deadline;
     }
 
@@ -227,6 +227,11 @@ impl Making {
     /// Of a statement; what is held goes to a charge.
     pub fn new(cancel: Cancel, charge: Charge) -> Self {
         Self { cancel, charge: Some(charge), ..Self::default() }
+    }
+
+    /// Whether the statement shall stop.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
     }
 
     /// A batch begins, or goes on behind parts of so many bytes.

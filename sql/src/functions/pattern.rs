@@ -276,7 +276,7 @@ fn similar_to_regex(pattern: &str, escape: Option<char>) -> Result<String> {
 }
 
 /// A compiled expression of PostgreSQL's advanced flavour.
-fn compile(pattern: &str, flags: &str) -> Result<Rc<Regex>> {
+pub(super) fn compile(pattern: &str, flags: &str) -> Result<Rc<Regex>> {
     thread_local! {
         static CACHE: RefCell<Vec<((String, String), Rc<Regex>)>> = const { RefCell::new(Vec::new()) };
     }

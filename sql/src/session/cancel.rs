@@ -1,10 +1,10 @@
 //! Stopping a running statement from outside.
 
-use std::{pin::Pin, sync::Arc, task::Poll};
+use std::{pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use model::{Code, Error, Result};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::execute::{Cancel, Reason};
 
@@ -54,6 +54,19 @@ impl CancelHandle {
         self.0.running.lock().clone().unwrap_or_default()
     }
 
+    /// Work of a statement that [`Self::guard`] does not see, and that never waits, begins: until what this gives is
+    /// dropped it can be stopped too. Inside a statement that runs already it stops with that.
+    pub(crate) fn begin_unguarded(&self, limit: Option<Duration>) -> Unguarded {
+        let mut running = self.0.running.lock();
+        if running.is_some() {
+            return Unguarded(None);
+        }
+        let cancel = Cancel::new();
+        cancel.stop_at(limit.map(|limit| Instant::now() + limit));
+        *running = Some(cancel);
+        Unguarded(Some(self.clone()))
+    }
+
     /// No statement runs.
     pub(crate) fn end(&self) {
         *self.0.running.lock() = None;
@@ -63,10 +76,10 @@ impl CancelHandle {
     pub(crate) async fn guard<T>(
         &self,
         cancel: &Cancel,
-        deadline: Option<tokio::time::Instant>,
+        deadline: Option<Instant>,
         mut work: Pin<&mut impl Future<Output = Result<T>>>,
     ) -> Result<T> {
-        cancel.set_deadline(deadline);
+        cancel.stop_at(deadline);
         cancel.check()?;
         // Most work is done when it is first looked at.
         if let Poll::Ready(done) = futures::poll!(work.as_mut()) {
@@ -98,6 +111,17 @@ impl CancelHandle {
                 Err(Error::new(Code::QueryCanceled, "canceling statement due to statement timeout"))
             }
             result = work => result,
+        }
+    }
+}
+
+/// What [`CancelHandle::begin_unguarded`] began.
+pub(crate) struct Unguarded(Option<CancelHandle>);
+
+impl Drop for Unguarded {
+    fn drop(&mut self) {
+        if let Some(handle) = &self.0 {
+            handle.end();
         }
     }
 }

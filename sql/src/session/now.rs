@@ -191,6 +191,7 @@ impl Session {
         catalog: &Arc<Catalog>,
         parameters: &[Value],
     ) -> Option<Option<Vec<Value>>> {
+        let _stoppable = self.cancel.begin_unguarded(self.settings.limits().statement);
         let context = || self.context(catalog.clone(), parameters.to_vec());
         if let Some(direct) = &planned.direct {
             let Some(key) = direct.locate(parameters).ok()? else { return Some(None) };

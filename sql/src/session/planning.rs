@@ -120,6 +120,7 @@ impl Session {
     ) -> Result<(Arc<Planned>, bool)> {
         let catalog = self.catalog();
         let names = self.names(catalog.clone());
+        let _stoppable = self.cancel.begin_unguarded(self.settings.limits().statement);
         let mut context = self.context(catalog.clone(), Vec::new());
         let bound = parse::scan::with_stack(text, || {
             bind::bind(text, statement, &names, &mut context, bind::Parameters::new(given))

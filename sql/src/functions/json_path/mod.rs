@@ -6,9 +6,17 @@
 mod parse;
 mod run;
 
-use model::{Code, Error, Result, Type, Value, value::Jsonb};
+use std::rc::Rc;
 
+use model::{
+    Code, Error, Result, Type, Value,
+    expr::{Arithmetic, Comparison},
+    value::{Jsonb, json::Node},
+};
+
+use self::run::{Run, is_of_data};
 use super::{Accepts, Body, Definitions, Gives, RowIterator, boolean, json::document, text};
+use crate::{context::Context, execute::Cancel};
 
 /// An expression of a path: what it gives is a sequence of JSON values, or the truth of a predicate.
 #[derive(Debug)]
@@ -34,8 +42,8 @@ enum Expr {
     Arithmetic(Arithmetic, Box<Expr>, Box<Expr>),
     /// `x == y` and the like.
     Compare(Comparison, Box<Expr>, Box<Expr>),
-    And(Box<Expr>, Box<Expr>),
-    Or(Box<Expr>, Box<Expr>),
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
     Not(Box<Expr>),
     /// `exists (x)`.
     Exists(Box<Expr>),
@@ -44,7 +52,7 @@ enum Expr {
     /// `x starts with y`.
     StartsWith(Box<Expr>, Box<Expr>),
     /// `x like_regex "pattern" flag "flags"`.
-    LikeRegex(Box<Expr>, regex::Regex),
+    LikeRegex(Box<Expr>, Rc<regex::Regex>),
 }
 
 #[derive(Debug)]
@@ -76,25 +84,6 @@ enum Method {
     KeyValue,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Arithmetic {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Modulo,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Comparison {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
-
 /// A path.
 #[derive(Debug)]
 struct Path {
@@ -108,8 +97,8 @@ impl Expr {
     fn is_predicate(&self) -> bool {
         match self {
             Self::Compare(..)
-            | Self::And(..)
-            | Self::Or(..)
+            | Self::And(_)
+            | Self::Or(_)
             | Self::Not(_)
             | Self::Exists(_)
             | Self::IsUnknown(_)
@@ -133,33 +122,49 @@ struct Call {
     target: Jsonb,
     variables: Jsonb,
     silent: bool,
+    cancel: Cancel,
 }
 
 impl Call {
-    fn of(a: &[Value]) -> Result<Self> {
+    fn of(context: &Context, a: &[Value]) -> Result<Self> {
         let variables = a.get(2).map_or_else(|| Jsonb::parse("{}"), |value| Ok(document(value).clone()))?;
+        if !matches!(variables.root(), Node::Object(_)) {
+            let detail = "Jsonpath parameters should be encoded as key-value pairs of \"vars\" object.";
+            return Err(Error::new(Code::InvalidParameterValue, "\"vars\" argument is not an object")
+                .with_detail(detail));
+        }
         Ok(Self {
             path: parse::parse(text(&a[1]))?,
             target: document(&a[0]).clone(),
             variables,
             silent: a.get(3).is_some_and(boolean),
+            cancel: context.making.cancel().clone(),
         })
+    }
+
+    /// The operators are silent.
+    fn of_operator(context: &Context, a: &[Value]) -> Result<Self> {
+        Ok(Self { silent: true, ..Self::of(context, a)? })
+    }
+
+    fn run(&self) -> Run<'_> {
+        Run::new(&self.path, &self.target, &self.variables, &self.cancel)
     }
 
     /// All items; with `silent` those before an error.
     fn items(&self) -> Result<Vec<Jsonb>> {
-        match run::items(&self.path, &self.target, &self.variables) {
-            Err(_) if self.silent => Ok(Vec::new()),
-            other => other,
+        let mut items = Vec::new();
+        match self.run().items(&mut items) {
+            Err(error) if self.silent && is_of_data(&error) => Ok(items),
+            ended => ended.map(|()| items),
         }
     }
 
     /// Whether there is an item; null where an error says that nobody knows.
     fn exists(&self) -> Result<Value> {
-        match run::items(&self.path, &self.target, &self.variables) {
-            Ok(items) => Ok(Value::Bool(!items.is_empty())),
-            Err(_) if self.silent => Ok(Value::Null),
-            Err(error) => Err(error),
+        match self.run().exists() {
+            Err(error) if self.silent && is_of_data(&error) => Ok(Value::Null),
+            found => found.map(Value::Bool),
         }
     }
 
@@ -168,8 +173,8 @@ impl Call {
         let items = self.items()?;
         if let [only] = &items[..] {
             match only.root() {
-                model::value::json::Node::Bool(value) => return Ok(Value::Bool(value)),
-                model::value::json::Node::Null => return Ok(Value::Null),
+                Node::Bool(value) => return Ok(Value::Bool(value)),
+                Node::Null => return Ok(Value::Null),
                 _ => {}
             }
         }
@@ -185,26 +190,26 @@ pub(super) fn define(d: &mut Definitions) {
     const T: Type = Type::Text;
     const P: [Accepts; 4] =
         [Accepts::Exact(B), Accepts::Exact(T), Accepts::Exact(B), Accepts::Exact(Type::Bool)];
-    d.scalar("jsonb_path_exists", P, Type::Bool, |_, a| Call::of(a)?.exists()).optional(2);
-    d.scalar("jsonb_path_match", P, Type::Bool, |_, a| Call::of(a)?.matches()).optional(2);
-    d.scalar("jsonb_path_query_first", P, B, |_, a| {
-        Ok(Call::of(a)?.items()?.into_iter().next().map_or(Value::Null, Value::Jsonb))
+    d.scalar("jsonb_path_exists", P, Type::Bool, |context, a| Call::of(context, a)?.exists()).optional(2);
+    d.scalar("jsonb_path_match", P, Type::Bool, |context, a| Call::of(context, a)?.matches()).optional(2);
+    d.scalar("jsonb_path_query_first", P, B, |context, a| {
+        Ok(Call::of(context, a)?.items()?.into_iter().next().map_or(Value::Null, Value::Jsonb))
     })
     .optional(2);
-    d.scalar("jsonb_path_query_array", P, B, |_, a| {
+    d.scalar("jsonb_path_query_array", P, B, |context, a| {
         let mut array = model::value::json::ArrayBuilder::default();
-        Call::of(a)?.items()?.iter().for_each(|item| array.push(item));
+        Call::of(context, a)?.items()?.iter().for_each(|item| array.push(item));
         Ok(Value::Jsonb(array.try_finish()?))
     })
     .optional(2);
-    let rows = Body::Set(&[("jsonb_path_query", Gives::Exact(Type::Jsonb))], |_, a| {
+    let rows = Body::Set(&[("jsonb_path_query", Gives::Exact(Type::Jsonb))], |context, a| {
         let rows: RowIterator =
-            Box::new(Call::of(a)?.items()?.into_iter().map(|item| Ok(vec![Value::Jsonb(item)])));
+            Box::new(Call::of(context, a)?.items()?.into_iter().map(|item| Ok(vec![Value::Jsonb(item)])));
         Ok(rows)
     });
     d.add("jsonb_path_query", P, B, rows).optional(2);
-    d.infix("@?", B, T, Type::Bool, |_, a| Call { silent: true, ..Call::of(a)? }.exists());
-    d.infix("@@", B, T, Type::Bool, |_, a| Call { silent: true, ..Call::of(a)? }.matches());
+    d.infix("@?", B, T, Type::Bool, |context, a| Call::of_operator(context, a)?.exists());
+    d.infix("@@", B, T, Type::Bool, |context, a| Call::of_operator(context, a)?.matches());
 }
 
 #[cfg(test)]
@@ -215,8 +220,9 @@ mod tests {
         let path = parse::parse(path).map_err(|error| error.code().sqlstate().to_owned())?;
         let target = Jsonb::parse(target).expect("a document");
         let variables = Jsonb::parse(r#"{"x": 2}"#).expect("a document");
-        let found = run::items(&path, &target, &variables);
-        let found = found.map_err(|error| error.code().sqlstate().to_owned())?;
+        let mut found = Vec::new();
+        let ended = Run::new(&path, &target, &variables, &Cancel::new()).items(&mut found);
+        ended.map_err(|error| error.code().sqlstate().to_owned())?;
         Ok(found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
     }
 
@@ -270,5 +276,39 @@ mod tests {
         ] {
             assert_eq!(items(path, target), Err(code.to_owned()), "{path}");
         }
+    }
+
+    #[test]
+    fn a_path_that_is_too_high_or_too_deep_is_refused() {
+        for (path, allowed) in [
+            (format!("${}", ".a".repeat(250)), true),
+            (format!("1{}", "+1".repeat(250)), true),
+            (format!("1 == 1{}", " || 1 == 2".repeat(2_000)), true),
+            (format!("{}$.a{}", "(".repeat(60), ")".repeat(60)), true),
+            (format!("${}", ".a".repeat(100_000)), false),
+            (format!("1{}", "+1".repeat(100_000)), false),
+            (format!("1{}", "*1".repeat(100_000)), false),
+            (format!("{}1", "-".repeat(100_000)), false),
+            (format!("{}0{}", "$[".repeat(20_000), "]".repeat(20_000)), false),
+            (format!("{}1{}", "(".repeat(20_000), ")".repeat(20_000)), false),
+            (format!("{}1 == 1{}", "!(".repeat(20_000), ")".repeat(20_000)), false),
+            (format!("{}1{}", "exists(".repeat(20_000), ")".repeat(20_000)), false),
+            (format!("{}1 == 1{}", "$ ? (".repeat(20_000), ")".repeat(20_000)), false),
+        ] {
+            let found = items(&path, "1");
+            assert_eq!(found != Err("54001".to_owned()), allowed, "{}", &path[..20]);
+        }
+    }
+
+    #[test]
+    fn a_path_holds_only_so_much_and_stops_with_its_statement() {
+        let many = format!("${}", "[0,0]".repeat(40));
+        assert_eq!(items(&many, "1"), Err("54000".to_owned()));
+        let endless = parse::parse(&format!("${} ? (@ == 2)", "[0,0]".repeat(40))).expect("a path");
+        let (target, variables) = (Jsonb::null(), Jsonb::null());
+        let cancel = Cancel::new();
+        cancel.cancel(crate::execute::Reason::Request);
+        let ended = Run::new(&endless, &target, &variables, &cancel).items(&mut Vec::new());
+        assert_eq!(ended.map_err(|error| error.code().sqlstate()), Err("57014"));
     }
 }

@@ -1,94 +1,172 @@
-//! What a path finds.
+//! What a path finds, item by item: each is handed on to the next step as soon as it is there.
 //!
 //! In lax mode an array where no array is wanted stands for its elements, something else where an array is wanted stands
 //! for an array of itself, and what is not there is nothing. An error inside a filter makes its condition unknown.
+//!
+//! Invariants:
+//! - No item is copied before it is part of a result or an operand of a comparison; what is copied is held to
+//!   [`HELD_BYTES_MAX`].
+//! - A statement that shall stop is noticed every [`STEPS_UNCHECKED`] steps.
 
-use std::cmp::Ordering;
+use std::{cell::Cell, cmp::Ordering};
 
 use model::{
     Code, Error, Result,
+    expr::{Arithmetic, Comparison},
     value::{
         Jsonb, Numeric,
-        json::{ArrayNode, Node, ObjectBuilder},
+        json::{Node, ObjectBuilder},
     },
 };
 
-use super::{Arithmetic, Comparison, Expr, Method, Path, Step};
+use super::{Expr, Method, Path, Step};
+use crate::execute::Cancel;
 
-/// The items that a path gives.
-pub(super) fn items(path: &Path, target: &Jsonb, variables: &Jsonb) -> Result<Vec<Jsonb>> {
-    let run = Run { strict: path.strict, root: target, variables };
-    run.items(&path.expr, &Around { current: target, last: None })
-}
+/// What one path may hold of results and operands, in bytes. A row is a quarter of it at most.
+const HELD_BYTES_MAX: usize = 64 << 20;
 
-struct Run<'a> {
-    strict: bool,
+/// Steps between two looks at whether the statement shall stop.
+const STEPS_UNCHECKED: u32 = 4_096;
+
+/// A path with what it is run on.
+pub(super) struct Run<'a> {
+    path: &'a Path,
     root: &'a Jsonb,
     variables: &'a Jsonb,
+    cancel: &'a Cancel,
+    /// Whether what is not there is nothing rather than an error: in lax mode, and behind `.**`.
+    lenient: Cell<bool>,
+    steps: Cell<u32>,
+    held: Cell<usize>,
 }
+
+/// Why no more items are wanted.
+enum Stop {
+    Enough,
+    Fault(Error),
+}
+
+impl<E: Into<Error>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Fault(error.into())
+    }
+}
+
+type Outcome = std::result::Result<(), Stop>;
+
+/// The error that items ended with, if it was one.
+fn ended(outcome: Outcome) -> Result<()> {
+    match outcome {
+        Ok(()) | Err(Stop::Enough) => Ok(()),
+        Err(Stop::Fault(error)) => Err(error),
+    }
+}
+
+/// What takes the items.
+type Next<'n> = dyn FnMut(Node<'_>) -> Outcome + 'n;
 
 /// What stands around an expression.
 #[derive(Clone, Copy)]
 struct Around<'a> {
-    current: &'a Jsonb,
+    current: Node<'a>,
     /// The place of the last element of the array that is looked into.
     last: Option<i64>,
 }
 
-impl Run<'_> {
-    fn items(&self, expr: &Expr, around: &Around<'_>) -> Result<Vec<Jsonb>> {
-        Ok(match expr {
-            Expr::Root => vec![self.root.clone()],
-            Expr::Current => vec![around.current.clone()],
+/// Whether a step that is not for arrays is taken for the elements of one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arrays {
+    Apart,
+    Whole,
+}
+
+/// Whether `silent` and predicates keep an error to themselves: one that the data is the reason of.
+pub(super) fn is_of_data(error: &Error) -> bool {
+    error.code().sqlstate().starts_with("22")
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(path: &'a Path, root: &'a Jsonb, variables: &'a Jsonb, cancel: &'a Cancel) -> Self {
+        let (lenient, steps, held) = (Cell::new(!path.strict), Cell::new(0), Cell::new(0));
+        Self { path, root, variables, cancel, lenient, steps, held }
+    }
+
+    /// Adds the items that the path gives; before an error those that come before it.
+    pub(super) fn items(&self, into: &mut Vec<Jsonb>) -> Result<()> {
+        let mut items = Collected::new(self);
+        let outcome = self.run(&self.path.expr, &self.around(), &mut |item| items.push(item));
+        into.append(&mut items.items);
+        ended(outcome)
+    }
+
+    /// Whether the path gives an item. In lax mode nothing is looked at behind the first.
+    pub(super) fn exists(&self) -> Result<bool> {
+        self.finds(&self.path.expr, &self.around())
+    }
+
+    fn around(&self) -> Around<'a> {
+        Around { current: self.root.root(), last: None }
+    }
+
+    fn finds(&self, expr: &Expr, around: &Around<'_>) -> Result<bool> {
+        let mut found = false;
+        ended(self.run(expr, around, &mut |_| {
+            found = true;
+            // Strict mode wants to know of every error.
+            if self.path.strict { Ok(()) } else { Err(Stop::Enough) }
+        }))?;
+        Ok(found)
+    }
+
+    /// Hands on the items of an expression.
+    fn run(&self, expr: &Expr, around: &Around<'_>, next: &mut Next<'_>) -> Outcome {
+        match expr {
+            Expr::Root => next(self.root.root()),
+            Expr::Current => next(around.current),
             Expr::Variable(name) => match self.variables.root().get_key(name) {
-                Some(node) => vec![node.to_jsonb()],
+                Some(node) => next(node),
                 None => {
                     let message = format!("could not find jsonpath variable \"{name}\"");
-                    return Err(Error::new(Code::UndefinedObject, message));
+                    Err(Error::new(Code::UndefinedObject, message).into())
                 }
             },
-            Expr::Literal(value) => vec![value.clone()],
-            Expr::Last => vec![Jsonb::number(&Numeric::from(around.last.unwrap_or(-1)))],
+            Expr::Literal(value) => next(value.root()),
+            Expr::Last => next(number(around.last.unwrap_or(-1)).root()),
             Expr::Step(of, step) => {
-                let mut found = Vec::new();
-                for item in self.items(of, around)? {
-                    self.step(&item, step, around, &mut found)?;
-                }
-                found
+                self.run(of, around, &mut |item| self.step(item, step, Arrays::Apart, around, next))
             }
-            Expr::Sign { negative, of } => {
-                let mut found = Vec::new();
-                for item in self.unwrapped(self.items(of, around)?) {
-                    let Node::Number(number) = item.root() else {
-                        let sign = if *negative { '-' } else { '+' };
-                        let message =
-                            format!("operand of unary jsonpath operator {sign} is not a numeric value");
-                        return Err(Error::new(Code::SqlJsonNumberNotFound, message));
-                    };
-                    let number = number.to_numeric();
-                    found.push(Jsonb::number(&if *negative { number.neg() } else { number }));
-                }
-                found
-            }
+            Expr::Sign { negative, of } => self.unwrapped(of, around, &mut |item| {
+                let Node::Number(number) = item else {
+                    let sign = if *negative { '-' } else { '+' };
+                    let message = format!("operand of unary jsonpath operator {sign} is not a numeric value");
+                    return Err(Error::new(Code::SqlJsonNumberNotFound, message).into());
+                };
+                let number = number.to_numeric();
+                next(Jsonb::number(&if *negative { number.neg() } else { number }).root())
+            }),
             Expr::Arithmetic(operation, left, right) => {
                 let left = self.number(*operation, "left", left, around)?;
                 let right = self.number(*operation, "right", right, around)?;
-                vec![Jsonb::number(&calculate(*operation, &left, &right)?)]
+                next(Jsonb::number(&calculate(*operation, &left, &right)?).root())
             }
-            predicate => vec![match self.truth(predicate, around)? {
-                Some(value) => Jsonb::bool(value),
-                None => Jsonb::null(),
-            }],
-        })
+            Expr::Compare(..)
+            | Expr::And(_)
+            | Expr::Or(_)
+            | Expr::Not(_)
+            | Expr::Exists(_)
+            | Expr::IsUnknown(_)
+            | Expr::StartsWith(..)
+            | Expr::LikeRegex(..) => next(match self.truth(expr, around)? {
+                Some(value) => Node::Bool(value),
+                None => Node::Null,
+            }),
+        }
     }
 
     /// The one number that an operand is.
     fn number(&self, operation: Arithmetic, side: &str, expr: &Expr, around: &Around<'_>) -> Result<Numeric> {
-        let items = self.unwrapped(self.items(expr, around)?);
-        if let [only] = &items[..]
-            && let Node::Number(number) = only.root()
-        {
-            return Ok(number.to_numeric());
+        if let Some(only) = only_number(|next| self.unwrapped(expr, around, next))? {
+            return Ok(only);
         }
         let symbol = match operation {
             Arithmetic::Add => '+',
@@ -101,160 +179,153 @@ impl Run<'_> {
         Err(Error::new(Code::SingletonSqlJsonItemRequired, message))
     }
 
-    /// In lax mode arrays are taken apart.
-    fn unwrapped(&self, items: Vec<Jsonb>) -> Vec<Jsonb> {
-        if self.strict {
-            return items;
-        }
-        let mut all = Vec::with_capacity(items.len());
-        for item in items {
-            match item.root() {
-                Node::Array(array) => all.extend(array.iter().map(Node::to_jsonb)),
-                _ => all.push(item),
-            }
-        }
-        all
+    /// Hands on an expression's items; in lax mode arrays are taken apart.
+    fn unwrapped(&self, expr: &Expr, around: &Around<'_>, next: &mut Next<'_>) -> Outcome {
+        self.run(expr, around, &mut |item| match item {
+            Node::Array(array) if !self.path.strict => array.iter().try_for_each(&mut *next),
+            item => next(item),
+        })
     }
 
-    fn step(&self, item: &Jsonb, step: &Step, around: &Around<'_>, found: &mut Vec<Jsonb>) -> Result<()> {
-        match (step, item.root()) {
-            // What is meant for the elements of an array.
-            (Step::Key(_) | Step::AnyKey | Step::Filter(_), Node::Array(array)) if !self.strict => {
-                self.each(array, step, around, found)
-            }
-            (Step::Method(method), Node::Array(array))
-                if !self.strict && !matches!(method, Method::Type | Method::Size) =>
-            {
-                self.each(array, step, around, found)
-            }
+    /// Counts something done, and stops if the statement shall.
+    fn tick(&self) -> Result<()> {
+        let steps = self.steps.get().wrapping_add(1);
+        self.steps.set(steps);
+        if steps.is_multiple_of(STEPS_UNCHECKED) { self.cancel.check() } else { Ok(()) }
+    }
+
+    fn step(
+        &self,
+        item: Node<'_>,
+        step: &Step,
+        arrays: Arrays,
+        around: &Around<'_>,
+        next: &mut Next<'_>,
+    ) -> Outcome {
+        self.tick()?;
+        if let Node::Array(array) = item
+            && arrays == Arrays::Apart
+            && !self.path.strict
+            && step.is_for_elements()
+        {
+            // Only one level is taken apart: an array in an array is looked at as it is.
+            return array
+                .iter()
+                .try_for_each(|element| self.step(element, step, Arrays::Whole, around, next));
+        }
+        match (step, item) {
             (Step::Key(name), Node::Object(object)) => match object.get(name) {
-                Some(value) => {
-                    found.push(value.to_jsonb());
-                    Ok(())
+                Some(value) => next(value),
+                None => {
+                    let message = format!("JSON object does not contain key \"{name}\"");
+                    self.missing(Code::SqlJsonMemberNotFound, &message)
                 }
-                None if self.strict => Err(Error::new(
-                    Code::SqlJsonMemberNotFound,
-                    format!("JSON object does not contain key \"{name}\""),
-                )),
-                None => Ok(()),
             },
-            (Step::AnyKey, Node::Object(object)) => {
-                found.extend(object.iter().map(|(_, value)| value.to_jsonb()));
-                Ok(())
-            }
-            (Step::Key(_), _) => self.strictly(
+            (Step::AnyKey, Node::Object(object)) => object.iter().try_for_each(|(_, value)| next(value)),
+            (Step::Key(_), _) => self.missing(
                 Code::SqlJsonMemberNotFound,
                 "jsonpath member accessor can only be applied to an object",
             ),
-            (Step::AnyKey, _) => self.strictly(
+            (Step::AnyKey, _) => self.missing(
                 Code::SqlJsonObjectNotFound,
                 "jsonpath wildcard member accessor can only be applied to an object",
             ),
-            (Step::Deep(from, to), _) => {
-                deep(item, 0, *from, *to, found);
-                Ok(())
-            }
-            (Step::AnyElement, Node::Array(array)) => {
-                found.extend(array.iter().map(Node::to_jsonb));
-                Ok(())
-            }
-            (Step::AnyElement, _) if self.strict => Err(Error::new(
+            (Step::Deep(from, to), _) => self.deep(item, *from, *to, next),
+            (Step::AnyElement, Node::Array(array)) => array.iter().try_for_each(next),
+            (Step::AnyElement, _) if self.path.strict => self.missing(
                 Code::SqlJsonArrayNotFound,
                 "jsonpath wildcard array accessor can only be applied to an array",
-            )),
-            (Step::AnyElement, _) => {
-                found.push(item.clone());
-                Ok(())
-            }
-            (Step::Elements(list), _) => self.elements(item, list, around, found),
+            ),
+            (Step::AnyElement, _) => next(item),
+            (Step::Elements(list), _) => self.elements(item, list, around, next),
             (Step::Filter(condition), _) => {
-                let inside = Around { current: item, ..*around };
-                if self.truth(condition, &inside)? == Some(true) {
-                    found.push(item.clone());
+                let inside = Around { current: item, last: around.last };
+                match self.truth(condition, &inside)? {
+                    Some(true) => next(item),
+                    Some(false) | None => Ok(()),
                 }
-                Ok(())
             }
-            (Step::Method(method), _) => self.method(item, *method, found),
+            (Step::Method(method), _) => self.method(item, *method, next),
         }
     }
 
-    fn each(
-        &self,
-        array: ArrayNode<'_>,
-        step: &Step,
-        around: &Around<'_>,
-        found: &mut Vec<Jsonb>,
-    ) -> Result<()> {
-        for element in array.iter() {
-            // Only one level is taken apart: an array in an array is looked at as it is.
-            let element = element.to_jsonb();
-            match (step, element.root()) {
-                (Step::Key(_) | Step::AnyKey, Node::Array(_)) => {}
-                (Step::Filter(condition), Node::Array(_)) => {
-                    let inside = Around { current: &element, ..*around };
-                    if self.truth(condition, &inside)? == Some(true) {
-                        found.push(element.clone());
-                    }
+    /// What to do where the structure is not as the path says.
+    fn missing(&self, code: Code, message: &str) -> Outcome {
+        if self.lenient.get() { Ok(()) } else { Err(Error::new(code, message).into()) }
+    }
+
+    /// Hands on an item and what lies below it, by level. Nothing is missed behind it.
+    fn deep(&self, item: Node<'_>, from: u32, to: u32, next: &mut Next<'_>) -> Outcome {
+        let before = self.lenient.replace(true);
+        let outcome = self.descend(item, from, to, next);
+        self.lenient.set(before);
+        outcome
+    }
+
+    fn descend(&self, item: Node<'_>, from: u32, to: u32, next: &mut Next<'_>) -> Outcome {
+        let mut ahead = vec![(item, 0)];
+        while let Some((item, level)) = ahead.pop() {
+            self.tick()?;
+            // `last` alone means what lies below and has nothing below it.
+            let is_leaf = from == u32::MAX && to == u32::MAX && level > 0 && item.is_scalar();
+            if is_leaf || (level >= from && level <= to) {
+                next(item)?;
+            }
+            if level < to {
+                let behind = ahead.len();
+                match item {
+                    Node::Array(array) => ahead.extend(array.iter().map(|child| (child, level + 1))),
+                    Node::Object(object) => ahead.extend(object.iter().map(|(_, child)| (child, level + 1))),
+                    Node::Null | Node::Bool(_) | Node::Number(_) | Node::String(_) => {}
                 }
-                (Step::Method(method), Node::Array(_)) => self.method(&element, *method, found)?,
-                _ => self.step(&element, step, around, found)?,
+                ahead[behind..].reverse();
             }
         }
         Ok(())
     }
 
-    fn strictly(&self, code: Code, message: &str) -> Result<()> {
-        if self.strict { Err(Error::new(code, message)) } else { Ok(()) }
-    }
-
     fn elements(
         &self,
-        item: &Jsonb,
+        item: Node<'_>,
         list: &[(Expr, Option<Expr>)],
         around: &Around<'_>,
-        found: &mut Vec<Jsonb>,
-    ) -> Result<()> {
-        let elements: Vec<Jsonb> = match item.root() {
-            Node::Array(array) => array.iter().map(Node::to_jsonb).collect(),
-            _ if self.strict => {
-                return Err(Error::new(
-                    Code::SqlJsonArrayNotFound,
-                    "jsonpath array accessor can only be applied to an array",
-                ));
+        next: &mut Next<'_>,
+    ) -> Outcome {
+        let count = match item {
+            Node::Array(array) => array.len() as i64,
+            _ if self.path.strict => {
+                let message = "jsonpath array accessor can only be applied to an array";
+                return self.missing(Code::SqlJsonArrayNotFound, message);
             }
-            _ => vec![item.clone()],
+            _ => 1,
         };
-        let count = elements.len() as i64;
-        let inside = Around { last: Some(count - 1), ..*around };
+        let inside = Around { current: around.current, last: Some(count - 1) };
         for (from, to) in list {
             let from = self.subscript(from, &inside)?;
             let to = match to {
                 Some(to) => self.subscript(to, &inside)?,
                 None => from,
             };
-            if self.strict && (from < 0 || from > to || to >= count) {
-                return Err(Error::new(
-                    Code::InvalidSqlJsonSubscript,
-                    "jsonpath array subscript is out of bounds",
-                ));
+            if from < 0 || from > to || to >= count {
+                self.missing(Code::InvalidSqlJsonSubscript, "jsonpath array subscript is out of bounds")?;
             }
             for at in from.max(0)..=to.min(count - 1) {
-                found.extend(usize::try_from(at).ok().and_then(|at| elements.get(at)).cloned());
+                match item {
+                    Node::Array(array) => {
+                        if let Some(element) = usize::try_from(at).ok().and_then(|at| array.get(at)) {
+                            next(element)?;
+                        }
+                    }
+                    item => next(item)?,
+                }
             }
         }
         Ok(())
     }
 
     fn subscript(&self, expr: &Expr, around: &Around<'_>) -> Result<i64> {
-        let items = self.items(expr, around)?;
-        let number = match &items[..] {
-            [only] => match only.root() {
-                Node::Number(number) => Some(number.to_numeric()),
-                _ => None,
-            },
-            _ => None,
-        };
         let refused = |message: &str| Error::new(Code::InvalidSqlJsonSubscript, message);
+        let number = only_number(|next| self.run(expr, around, next))?;
         let number =
             number.ok_or_else(|| refused("jsonpath array subscript is not a single numeric value"))?;
         let whole = if number.signum() < 0 { number.ceil() } else { number.floor() };
@@ -264,36 +335,42 @@ impl Run<'_> {
             .ok_or_else(|| refused("jsonpath array subscript is out of integer range"))
     }
 
-    fn method(&self, item: &Jsonb, method: Method, found: &mut Vec<Jsonb>) -> Result<()> {
-        let made = match (method, item.root()) {
+    fn method(&self, item: Node<'_>, method: Method, next: &mut Next<'_>) -> Outcome {
+        let refused = |message: &str| Err(Error::new(Code::NonNumericSqlJsonItem, message).into());
+        let made = match (method, item) {
             (Method::Type, node) => Jsonb::string(node.type_name()),
-            (Method::Size, Node::Array(array)) => Jsonb::number(&Numeric::from(array.len() as i64)),
-            (Method::Size, _) if self.strict => {
-                return Err(Error::new(
-                    Code::SqlJsonArrayNotFound,
-                    "jsonpath item method .size() can only be applied to an array",
-                ));
+            (Method::Size, Node::Array(array)) => number(array.len() as i64),
+            (Method::Size, _) if self.path.strict => {
+                let message = "jsonpath item method .size() can only be applied to an array";
+                return self.missing(Code::SqlJsonArrayNotFound, message);
             }
-            (Method::Size, _) => Jsonb::number(&Numeric::from(1_i64)),
+            (Method::Size, _) => number(1),
             (Method::Double, Node::Number(number)) => {
-                Jsonb::number(&Numeric::from_f64(number.to_numeric().to_f64()))
+                if number.to_numeric().to_f64().is_finite() {
+                    return next(item);
+                }
+                return refused(
+                    "numeric argument of jsonpath item method .double() is out of range for type double precision",
+                );
             }
             (Method::Double, Node::String(text)) => {
-                let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
-                let number = number.ok_or_else(|| {
-                    let message = "string argument of jsonpath item method .double() is not a valid \
-                                   representation of a double precision number";
-                    Error::new(Code::NonNumericSqlJsonItem, message)
-                })?;
-                Jsonb::number(&Numeric::from_f64(number))
+                match text.trim().parse::<f64>().ok().filter(|number| number.is_finite()) {
+                    Some(number) => Jsonb::number(&Numeric::from_f64(number)),
+                    None => {
+                        return refused(
+                            "string argument of jsonpath item method .double() is not a valid representation of a \
+                             double precision number",
+                        );
+                    }
+                }
             }
             (Method::Ceiling, Node::Number(number)) => Jsonb::number(&number.to_numeric().ceil()),
             (Method::Floor, Node::Number(number)) => Jsonb::number(&number.to_numeric().floor()),
             (Method::Abs, Node::Number(number)) => Jsonb::number(&number.to_numeric().abs()),
             (Method::Double, _) => {
-                let message =
-                    "jsonpath item method .double() can only be applied to a string or numeric value";
-                return Err(Error::new(Code::NonNumericSqlJsonItem, message));
+                return refused(
+                    "jsonpath item method .double() can only be applied to a string or numeric value",
+                );
             }
             (Method::Ceiling | Method::Floor | Method::Abs, _) => {
                 let name = match method {
@@ -301,106 +378,110 @@ impl Run<'_> {
                     Method::Floor => "floor",
                     _ => "abs",
                 };
-                let message =
-                    format!("jsonpath item method .{name}() can only be applied to a numeric value");
-                return Err(Error::new(Code::NonNumericSqlJsonItem, message));
+                return refused(&format!(
+                    "jsonpath item method .{name}() can only be applied to a numeric value"
+                ));
             }
             (Method::KeyValue, Node::Object(object)) => {
                 for (key, value) in object.iter() {
                     let mut pair = ObjectBuilder::default();
                     pair.set("key", &Jsonb::string(key));
                     pair.set("value", &value.to_jsonb());
-                    pair.set("id", &Jsonb::number(&Numeric::from(0_i64)));
-                    found.push(pair.try_finish()?);
+                    pair.set("id", &number(0));
+                    next(pair.try_finish()?.root())?;
                 }
                 return Ok(());
             }
             (Method::KeyValue, _) => {
-                return Err(Error::new(
-                    Code::SqlJsonObjectNotFound,
-                    "jsonpath item method .keyvalue() can only be applied to an object",
-                ));
+                let message = "jsonpath item method .keyvalue() can only be applied to an object";
+                return Err(Error::new(Code::SqlJsonObjectNotFound, message).into());
             }
         };
-        found.push(made);
-        Ok(())
+        next(made.root())
     }
 
     /// True, false, or none for unknown. What fails inside a predicate makes it unknown.
     fn truth(&self, expr: &Expr, around: &Around<'_>) -> Result<Option<bool>> {
         Ok(match expr {
-            Expr::And(left, right) => match self.truth(left, around)? {
-                Some(false) => Some(false),
-                left => match (left, self.truth(right, around)?) {
-                    (_, Some(false)) => Some(false),
-                    (Some(true), right) => right,
-                    _ => None,
-                },
-            },
-            Expr::Or(left, right) => match self.truth(left, around)? {
-                Some(true) => Some(true),
-                left => match (left, self.truth(right, around)?) {
-                    (_, Some(true)) => Some(true),
-                    (Some(false), right) => right,
-                    _ => None,
-                },
-            },
+            Expr::And(parts) => self.first_of(parts, false, around)?,
+            Expr::Or(parts) => self.first_of(parts, true, around)?,
             Expr::Not(inner) => self.truth(inner, around)?.map(|value| !value),
             Expr::IsUnknown(inner) => Some(self.truth(inner, around)?.is_none()),
-            Expr::Exists(of) => self.inside(of, around)?.map(|items| !items.is_empty()),
+            Expr::Exists(of) => self.known(self.finds(of, around))?,
             Expr::Compare(comparison, left, right) => {
-                self.any_pair(left, Some(right), around, |left, right| compare(*comparison, left, right))?
+                let left = self.collect(|next| self.unwrapped(left, around, next));
+                let right = self.collect(|next| self.unwrapped(right, around, next));
+                self.any_pair(left, right, |left, right| compare(*comparison, left, right))?
             }
             Expr::StartsWith(left, right) => {
-                self.any_pair(left, Some(right), around, |left, right| match (left, right) {
+                let left = self.collect(|next| self.unwrapped(left, around, next));
+                let right = self.collect(|next| self.run(right, around, next));
+                self.any_pair(left, right, |left, right| match (left, right) {
                     (Node::String(text), Node::String(prefix)) => Some(text.starts_with(prefix)),
                     _ => None,
                 })?
             }
-            Expr::LikeRegex(of, pattern) => self.any_pair(of, None, around, |item, _| match item {
-                Node::String(text) => Some(pattern.is_match(text)),
-                _ => None,
-            })?,
+            Expr::LikeRegex(of, pattern) => {
+                let left = self.collect(|next| self.unwrapped(of, around, next));
+                let nothing = self.collect(|next| next(Node::Null));
+                self.any_pair(left, nothing, |item, _| match item {
+                    Node::String(text) => Some(pattern.is_match(text)),
+                    _ => None,
+                })?
+            }
             // A path in a predicate's place is refused by the grammar.
             _ => None,
         })
     }
 
-    /// The items of a predicate's operand; none after an error of data, which only makes the predicate unknown.
-    fn inside(&self, expr: &Expr, around: &Around<'_>) -> Result<Option<Vec<Jsonb>>> {
-        match self.items(expr, around) {
-            Ok(items) => Ok(Some(items)),
-            Err(error) if error.code() == Code::UndefinedObject => Err(error),
-            Err(_) => Ok(None),
+    /// AND (`decides` false) or OR (`decides` true): the first part that decides, else unknown if one is.
+    fn first_of(&self, parts: &[Expr], decides: bool, around: &Around<'_>) -> Result<Option<bool>> {
+        let mut truth = Some(!decides);
+        for part in parts {
+            match self.truth(part, around)? {
+                Some(value) if value == decides => return Ok(Some(decides)),
+                Some(_) => {}
+                None => truth = None,
+            }
         }
+        Ok(truth)
+    }
+
+    /// None in place of an error of the data.
+    fn known<T>(&self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(error) if is_of_data(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The items of a predicate's operand.
+    fn collect(&self, feed: impl FnOnce(&mut Next<'_>) -> Outcome) -> Result<Collected<'_>> {
+        let mut items = Collected::new(self);
+        ended(feed(&mut |item| items.push(item)))?;
+        Ok(items)
     }
 
     /// Whether a predicate holds for some pair of the items of both sides. Where one is unknown, strict mode knows nothing
     /// of the whole; lax mode only if no pair before it held.
     fn any_pair(
         &self,
-        left: &Expr,
-        right: Option<&Expr>,
-        around: &Around<'_>,
+        lefts: Result<Collected<'_>>,
+        rights: Result<Collected<'_>>,
         holds: impl Fn(Node<'_>, Node<'_>) -> Option<bool>,
     ) -> Result<Option<bool>> {
-        let Some(lefts) = self.inside(left, around)?.map(|items| self.unwrapped(items)) else {
+        let (Some(lefts), Some(rights)) = (self.known(lefts)?, self.known(rights)?) else {
             return Ok(None);
         };
-        let rights = match right {
-            None => vec![Jsonb::null()],
-            Some(right) => match self.inside(right, around)? {
-                Some(items) => self.unwrapped(items),
-                None => return Ok(None),
-            },
-        };
         let (mut found, mut unknown) = (false, false);
-        for left in &lefts {
-            for right in &rights {
+        for left in &lefts.items {
+            for right in &rights.items {
+                self.tick()?;
                 match holds(left.root(), right.root()) {
-                    None if self.strict => return Ok(None),
+                    None if self.path.strict => return Ok(None),
                     None => unknown = true,
-                    Some(true) if !self.strict => return Ok(Some(true)),
+                    Some(true) if !self.path.strict => return Ok(Some(true)),
                     Some(true) => found = true,
                     Some(false) => {}
                 }
@@ -410,21 +491,68 @@ impl Run<'_> {
     }
 }
 
-/// An item and what lies below it, by level.
-fn deep(item: &Jsonb, level: u32, from: u32, to: u32, found: &mut Vec<Jsonb>) {
-    let children: Vec<Jsonb> = match item.root() {
-        Node::Array(array) => array.iter().map(Node::to_jsonb).collect(),
-        Node::Object(object) => object.iter().map(|(_, value)| value.to_jsonb()).collect(),
-        Node::Null | Node::Bool(_) | Node::Number(_) | Node::String(_) => Vec::new(),
-    };
-    // `last` alone means the leaves.
-    let wanted = if from == u32::MAX { children.is_empty() } else { level >= from && level <= to };
-    if wanted {
-        found.push(item.clone());
+impl Step {
+    /// Whether an array in its place is taken apart in lax mode.
+    fn is_for_elements(&self) -> bool {
+        match self {
+            Self::Key(_) | Self::AnyKey | Self::Filter(_) => true,
+            Self::Method(method) => !matches!(method, Method::Type | Method::Size),
+            Self::Deep(..) | Self::AnyElement | Self::Elements(_) => false,
+        }
     }
-    if level < to {
-        children.iter().for_each(|child| deep(child, level + 1, from, to, found));
+}
+
+/// Items that are kept, counted while they are.
+struct Collected<'r> {
+    run: &'r Run<'r>,
+    items: Vec<Jsonb>,
+    bytes: usize,
+}
+
+impl<'r> Collected<'r> {
+    fn new(run: &'r Run<'r>) -> Self {
+        Self { run, items: Vec::new(), bytes: 0 }
     }
+
+    fn push(&mut self, item: Node<'_>) -> Outcome {
+        self.run.tick()?;
+        let item = item.to_jsonb();
+        let bytes = item.as_bytes().len() + 2 * size_of::<Jsonb>();
+        self.bytes += bytes;
+        self.run.held.set(self.run.held.get() + bytes);
+        if self.run.held.get() > HELD_BYTES_MAX {
+            let message = "a jsonpath finds more than it may hold";
+            return Err(Error::new(Code::ProgramLimitExceeded, message)
+                .with_detail(format!("It may hold {HELD_BYTES_MAX} bytes."))
+                .into());
+        }
+        self.items.push(item);
+        Ok(())
+    }
+}
+
+impl Drop for Collected<'_> {
+    fn drop(&mut self) {
+        self.run.held.set(self.run.held.get() - self.bytes);
+    }
+}
+
+/// The only item that is fed, if it is a number.
+fn only_number(feed: impl FnOnce(&mut Next<'_>) -> Outcome) -> Result<Option<Numeric>> {
+    let (mut count, mut only) = (0, None);
+    ended(feed(&mut |item| {
+        count += 1;
+        only = match item {
+            Node::Number(number) if count == 1 => Some(number.to_numeric()),
+            _ => None,
+        };
+        Ok(())
+    }))?;
+    Ok(only)
+}
+
+fn number(of: i64) -> Jsonb {
+    Jsonb::number(&Numeric::from(of))
 }
 
 fn calculate(operation: Arithmetic, left: &Numeric, right: &Numeric) -> Result<Numeric> {
