@@ -1,15 +1,13 @@
 //! Constant folding: what depends on nothing is computed once, when planning.
 //!
-//! What would fail is left as it is; [`failure`] says whether the statement must fail for it.
+//! What would fail is left as it is; [`super::failure`] says whether the statement must fail for it.
 
-use std::collections::BTreeSet;
-
-use model::{Error, Value};
+use model::Value;
 
 use crate::{
     context::Context,
     eval,
-    expr::{Expr, Kind, Query},
+    expr::{Expr, Kind, Query, SubqueryKind},
     functions::{Body, Volatility},
     plan::logical::Logical,
 };
@@ -27,6 +25,9 @@ pub(crate) fn fold_expr(expr: &mut Expr, context: &mut Context) {
     if let Kind::Subquery(subquery) = &mut expr.kind
         && let Query::Logical(query) = &mut subquery.query
     {
+        if matches!(subquery.kind, SubqueryKind::Exists) {
+            drop_outputs(query);
+        }
         fold(query, context);
     }
     expr.for_each_child_mut(&mut |child| fold_expr(child, context));
@@ -38,100 +39,65 @@ pub(crate) fn fold_expr(expr: &mut Expr, context: &mut Context) {
     }
 }
 
-/// The error of the first constant of a folded plan that has no value. As in PostgreSQL the statement then fails before it
-/// runs, whether a row would have needed the constant or not, unless a constant beside it says that none can.
-pub(crate) fn failure(plan: &mut Logical, context: &mut Context) -> Option<Error> {
-    let mut found = None;
-    if let Logical::With { expressions, input } = plan {
-        // What nobody reads is not looked at.
-        let mut read = BTreeSet::new();
-        input.for_each_inside(&mut |plan| note_read(plan, &mut read));
-        for table in &*expressions {
-            table.plan.for_each_inside(&mut |plan| note_read(plan, &mut read));
-        }
-        for table in expressions.iter_mut().filter(|table| table.writes || read.contains(&table.id)) {
-            found = found.or_else(|| failure(&mut table.plan, context));
-        }
-        return found.or_else(|| failure(input, context));
-    }
-    plan.for_each_expr_mut(&mut |expr| {
-        if found.is_none() {
-            found = failure_in(expr, context);
-        }
-    });
-    for input in plan.inputs_mut() {
-        found = found.or_else(|| failure(input, context));
-    }
-    found
-}
-
-fn note_read(plan: &Logical, read: &mut BTreeSet<usize>) {
-    if let Logical::CteScan { id, .. } = plan {
-        read.insert(*id);
+/// Leaves of a query that EXISTS asks only what says whether there are rows: PostgreSQL does not look at the rest either.
+fn drop_outputs(query: &mut Logical) {
+    while is_for_outputs(query)
+        && let Some(input) = query.inputs_mut().pop()
+    {
+        *query = std::mem::replace(input, Logical::one_row());
     }
 }
 
-fn failure_in(expr: &mut Expr, context: &mut Context) -> Option<Error> {
-    let decided =
-        |part: &Expr, by: bool| matches!(part.as_constant(), Some(Value::Bool(value)) if *value == by);
-    match &mut expr.kind {
-        Kind::Subquery(subquery) => {
-            if let Query::Logical(query) = &mut subquery.query
-                && let Some(error) = failure(query, context)
-            {
-                return Some(error);
-            }
+/// Whether a node changes what is in the rows of a query, or their number, but never whether there are any.
+pub(super) fn is_for_outputs(query: &Logical) -> bool {
+    match query {
+        Logical::Project { input, .. }
+        | Logical::Sort { input, .. }
+        | Logical::Distinct { input }
+        | Logical::DistinctOn { input, .. } => !needs_outputs(input),
+        Logical::Limit { input, limit: Some(limit), offset: None, .. } => {
+            let some = limit.as_constant().and_then(Value::as_i64).is_some_and(|limit| limit > 0);
+            some && !needs_outputs(input)
         }
-        Kind::And(parts) => return first_failure(parts, context, |part| decided(part, false)),
-        Kind::Or(parts) => return first_failure(parts, context, |part| decided(part, true)),
-        Kind::Coalesce(parts) => {
-            return first_failure(parts, context, |part| {
-                part.as_constant().is_some_and(|value| !value.is_null())
-            });
-        }
-        Kind::Case { branches, otherwise } => {
-            for (condition, result) in branches {
-                if let Some(error) = failure_in(condition, context) {
-                    return Some(error);
-                }
-                if condition.as_constant().is_some() && !decided(condition, true) {
-                    continue;
-                }
-                let is_last = decided(condition, true);
-                let error = failure_in(result, context);
-                if error.is_some() || is_last {
-                    return error;
-                }
-            }
-            return failure_in(otherwise, context);
-        }
-        _ => {}
+        Logical::Aggregate(aggregate) => !needs_outputs(query) && !needs_outputs(&aggregate.input),
+        _ => false,
     }
-    let mut found = None;
-    expr.for_each_child_mut(&mut |child| {
-        if found.is_none() {
-            found = failure_in(child, context);
-        }
-    });
-    // What could be computed is a constant by now.
-    if found.is_none() && is_foldable(expr) {
-        found = eval::value(context, expr, &[]).err();
-    }
-    found
 }
 
-fn first_failure(parts: &mut [Expr], context: &mut Context, ends: impl Fn(&Expr) -> bool) -> Option<Error> {
-    for part in parts {
-        let error = failure_in(part, context);
-        if error.is_some() || ends(part) {
-            return error;
+/// Whether what a query asks is asked of groups, windows or other queries as a whole: all its columns then count.
+pub(super) fn needs_outputs(query: &Logical) -> bool {
+    match query {
+        Logical::Project { input, .. }
+        | Logical::Sort { input, .. }
+        | Logical::Distinct { input }
+        | Logical::DistinctOn { input, .. }
+        | Logical::Limit { input, .. } => needs_outputs(input),
+        Logical::Filter { input, .. } => matches!(**input, Logical::Aggregate(_)),
+        Logical::Aggregate(aggregate) => {
+            aggregate.groups.is_empty() || !aggregate.aggregates.is_empty() || aggregate.sets.is_some()
         }
+        Logical::Window(_)
+        | Logical::SetOperation { .. }
+        | Logical::ProjectSet { .. }
+        | Logical::Recursive { .. }
+        | Logical::With { .. }
+        | Logical::LockRows { .. } => true,
+        Logical::Values { .. }
+        | Logical::Empty { .. }
+        | Logical::Scan(_)
+        | Logical::SystemScan { .. }
+        | Logical::FunctionScan { .. }
+        | Logical::CteScan { .. }
+        | Logical::Join(_)
+        | Logical::Insert(_)
+        | Logical::Update(_)
+        | Logical::Delete(_)
+        | Logical::Merge(_) => false,
     }
-    None
 }
 
 /// Whether all operands are constants and the result never changes.
-fn is_foldable(expr: &Expr) -> bool {
+pub(super) fn is_foldable(expr: &Expr) -> bool {
     let whole = match &expr.kind {
         Kind::Column(_) | Kind::Outer(_) | Kind::Parameter(_) | Kind::Constant(_) | Kind::Subquery(_) => {
             false

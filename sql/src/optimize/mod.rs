@@ -17,6 +17,7 @@ use crate::{
 
 mod decorrelate;
 mod factor;
+mod failure;
 mod fold;
 mod inline;
 mod join_order;
@@ -25,10 +26,10 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-/// Computes what depends on nothing; the error is that of the first constant that cannot be, as [`fold::failure`] says.
+/// Computes what depends on nothing; the error is that of the first constant that cannot be, as [`failure`] says.
 pub(crate) fn fold(plan: &mut Logical, context: &mut Context) -> Option<Error> {
     fold::fold(plan, context);
-    fold::failure(plan, context)
+    failure::failure(plan, context)
 }
 
 /// Applies all other rules.

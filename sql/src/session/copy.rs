@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::{
     CopyChunk, CopyFormat, Executed, Format, Session, Status,
+    message::check_constants,
     portal::{Portal, Run},
     transaction::Committed,
 };
@@ -213,6 +214,7 @@ impl Session {
             }
         };
         let prepared = Box::pin(self.prepare(&text, &[])).await?;
+        check_constants(&prepared)?;
         if !matches!(prepared.parsed.statement, Statement::Sql(_)) {
             return Err(Error::new(Code::SyntaxError, "COPY (…) TO needs a query"));
         }

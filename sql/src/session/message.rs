@@ -420,7 +420,7 @@ fn takes(prepared: &Prepared, types: &[Option<Type>]) -> bool {
 }
 
 /// The error of a constant that has no value.
-fn check_constants(prepared: &Prepared) -> Result<()> {
+pub(super) fn check_constants(prepared: &Prepared) -> Result<()> {
     match prepared.planned.as_ref().and_then(|planned| planned.failure.clone()) {
         Some(failure) => Err(failure),
         None => Ok(()),

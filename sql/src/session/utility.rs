@@ -7,6 +7,7 @@ use model::{Code, Error, Result, Type, Value, request::Column};
 use super::{
     Format, Session,
     core::{text_columns, text_rows},
+    message::check_constants,
     portal::{Cursor, Portal, Run},
     run::Gave,
 };
@@ -457,6 +458,7 @@ impl Session {
 
     /// Runs a portal to its end and keeps its rows.
     pub(super) async fn run_to_end(&mut self, portal: &mut Portal, cancel: &Cancel) -> Result<Gave> {
+        check_constants(&portal.prepared)?;
         let mut rows = Vec::new();
         let mut next = Box::pin(self.start(portal, cancel)).await?;
         loop {
@@ -509,6 +511,7 @@ impl Session {
                 "DECLARE CURSOR must be used with a query",
             ));
         }
+        check_constants(&prepared)?;
         let width = prepared.columns.as_ref().map_or(0, |columns| columns.len());
         let format = if *binary { Format::Binary } else { Format::Text };
         let mut portal = Portal::new(prepared, Vec::new(), vec![format; width]);
@@ -671,6 +674,7 @@ impl Session {
     ) -> Result<Vec<String>> {
         let text = statement.text.clone();
         let (prepared, _) = Box::pin(self.prepare_parsed(Arc::new(statement.clone()), &text, &[])).await?;
+        check_constants(&prepared)?;
         let Some(planned) = prepared.planned.clone() else {
             return Err(Error::unsupported(
                 "EXPLAIN of this statement is not supported",
