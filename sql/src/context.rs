@@ -56,35 +56,53 @@ pub struct Context {
 }
 
 /// How the evaluation of one row waits (`pg_sleep`), though nothing in it may: it ends with an error that the statement's
-/// runner recognises; the runner waits and evaluates the row again, and what was waited for passes.
+/// runner recognises; the runner waits and evaluates the row again.
+///
+/// Invariant: a volatile call that was done is not done again for its row; what it gave stands for it, in the order of calls.
 #[derive(Debug, Default)]
 pub struct Pauses {
-    /// So many of the row's pauses are over.
-    over: usize,
-    /// So many were met in this evaluation.
+    /// What the row's volatile calls gave so far; none where nobody evaluates again.
+    done: Option<Vec<Value>>,
+    /// So many of them were met in this evaluation.
     met: usize,
+    /// Whether the first call that is not done has been waited for.
+    is_over: bool,
     asked: Option<Duration>,
 }
 
 impl Pauses {
-    /// A new evaluation of a row of which so many pauses are over.
-    pub fn after(over: usize) -> Self {
-        Self { over, met: 0, asked: None }
+    /// A first or new evaluation of a row: the volatile calls that are done, and whether a pause was waited for.
+    pub fn after(done: Vec<Value>, is_over: bool) -> Self {
+        Self { done: Some(done), met: 0, is_over, asked: None }
+    }
+
+    /// What the volatile call that is met now gave before.
+    pub fn recall(&mut self) -> Option<Value> {
+        let known = self.done.as_ref()?.get(self.met)?.clone();
+        self.met += 1;
+        Some(known)
+    }
+
+    /// Keeps what a volatile call gave.
+    pub fn keep(&mut self, value: &Value) {
+        if let Some(done) = &mut self.done {
+            done.push(value.clone());
+            self.met += 1;
+        }
     }
 
     /// One pause of the row; an error if it must be waited for first.
     pub fn meet(&mut self, pause: Duration) -> Result<()> {
-        self.met += 1;
-        if self.met <= self.over || pause.is_zero() {
+        if std::mem::take(&mut self.is_over) || pause.is_zero() {
             return Ok(());
         }
         self.asked = Some(pause);
         Err(model::Error::internal(PAUSE))
     }
 
-    /// What the evaluation asked for: how long to wait, and how many pauses are over then.
-    pub fn take(&mut self) -> Option<(Duration, usize)> {
-        self.asked.take().map(|pause| (pause, self.met))
+    /// How an evaluation ended: the volatile calls that are done, and how long it asked to wait.
+    pub fn end(&mut self) -> (Vec<Value>, Option<Duration>) {
+        (self.done.take().unwrap_or_default(), self.asked.take())
     }
 }
 

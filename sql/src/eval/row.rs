@@ -12,7 +12,7 @@ use super::Scope;
 use crate::{
     batch::Batch,
     expr::{Expr, Kind, Subscript},
-    functions::{Body, Function, Operator, cast},
+    functions::{Body, Function, Operator, Volatility, cast},
 };
 
 /// Where columns come from.
@@ -189,7 +189,14 @@ impl Scope<'_> {
         let Body::Scalar(body) = function.body else {
             return Err(Error::internal(format!("{}() was called as a scalar function", function.name)));
         };
+        let is_volatile = function.volatility == Volatility::Volatile;
+        if is_volatile && let Some(known) = self.context.pauses.recall() {
+            return Ok(known);
+        }
         let value = body(self.context, arguments)?;
+        if is_volatile {
+            self.context.pauses.keep(&value);
+        }
         self.context.making.count(&value)?;
         Ok(value)
     }

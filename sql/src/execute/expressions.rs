@@ -4,7 +4,7 @@
 //! - A sub-query that takes nothing from its row is run once per statement node, when the first row needs it, and becomes
 //!   a constant; one that takes something is run once per different row of what it takes.
 //! - Volatile expressions of one list are evaluated row by row, in the order of the list; if one needs sequence numbers that
-//!   are not at hand, they are reserved and the expression is evaluated again.
+//!   are not at hand, they are reserved and the expression is evaluated again, without the volatile calls that are done.
 //! - Of a condition, the parts without sub-queries are applied first.
 
 use std::{collections::HashMap, sync::Arc};
@@ -258,19 +258,20 @@ impl Expressions {
 
 /// Evaluates one expression for one row, reserving sequence numbers and waiting as it asks for.
 pub(crate) async fn evaluate_patiently(runtime: &Runtime, expr: &Expr, row: &[Value]) -> Result<Value> {
-    let mut pauses_over = 0;
+    let (mut done, mut is_over) = (Vec::new(), false);
     loop {
-        let (result, pause) = runtime.evaluate(|scope| {
-            scope.context.pauses = Pauses::after(pauses_over);
+        let (result, (so_far, pause)) = runtime.evaluate(|scope| {
+            scope.context.pauses = Pauses::after(std::mem::take(&mut done), is_over);
             let result = scope.value(expr, row);
-            Ok((result, scope.context.pauses.take()))
+            Ok((result, scope.context.pauses.end()))
         })?;
+        done = so_far;
+        is_over = pause.is_some();
         match (result, pause) {
-            (Err(_), Some((pause, over))) => {
+            (Err(_), Some(pause)) => {
                 // Whoever cancels the statement drops this wait.
                 tokio::time::sleep(pause).await;
                 runtime.cancel.check()?;
-                pauses_over = over;
             }
             (Err(error), None) if is_reservation(&error) => runtime.reserve.reserve().await?,
             (result, _) => return result,
