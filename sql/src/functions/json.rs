@@ -9,7 +9,9 @@ use model::{
     },
 };
 
-use super::{Accepts, Body, Definitions, Gives, RowIterator, array_of, boolean, int, text};
+use super::{
+    Accepts, Body, Definitions, Function, Gives, RowIterator, Volatility, array_of, boolean, int, text,
+};
 use crate::context::Context;
 
 const J: Type = Type::Json;
@@ -23,7 +25,6 @@ pub(super) fn define(d: &mut Definitions) {
     searching(d);
     building(d);
     changing(d);
-    of_records(d);
     sets(d);
 }
 
@@ -185,38 +186,51 @@ pub(super) fn key_text(context: &Context, value: &Value) -> Result<String> {
     }
 }
 
-/// The names under which what the binder itself calls stands among the functions; no client can write them.
-pub(super) const NAMED_ROW: &str = "row to json";
-pub(super) const FIELD_AS: &str = "json field as";
+/// What a row is as JSON: called by the binder alone, so it stands in no table that names are looked up in.
+pub(super) static NAMED_ROW: Function = Function {
+    name: "row_to_json",
+    parameters: &[Accepts::Exact(TEXTS), Accepts::Any],
+    optional: 0,
+    variadic: true,
+    gives: Gives::Exact(J),
+    strict: false,
+    volatility: Volatility::Stable,
+    body: Body::Scalar(named_row),
+};
 
-fn of_records(d: &mut Definitions) {
-    d.scalar(NAMED_ROW, [Accepts::Exact(TEXTS), Accepts::Any], J, |context, a| {
-        let mut out = String::from("{");
-        for (index, (name, value)) in array_of(&a[0]).values().iter().zip(&a[1..]).enumerate() {
-            if index > 0 {
-                out.push(',');
-            }
-            to_jsonb(context, name)?.root().write_text(&mut out);
-            out.push(':');
-            write_json(context, value, &mut out)?;
+/// A field of a JSON object in a type: as [`NAMED_ROW`].
+pub(super) static FIELD_AS: Function = Function {
+    name: "json_to_record",
+    parameters: &[Accepts::Any, Accepts::Exact(T), Accepts::Exact(I)],
+    optional: 0,
+    variadic: false,
+    gives: Gives::Exact(T),
+    strict: true,
+    volatility: Volatility::Stable,
+    body: Body::Scalar(field_as),
+};
+
+fn named_row(context: &mut Context, a: &[Value]) -> Result<Value> {
+    let mut out = String::from("{");
+    for (index, (name, value)) in array_of(&a[0]).values().iter().zip(&a[1..]).enumerate() {
+        if index > 0 {
+            out.push(',');
         }
-        out.push('}');
-        Ok(Value::Json(out.into()))
-    })
-    .variadic()
-    .lenient()
-    .stable();
-    for of in [J, B] {
-        d.scalar(FIELD_AS, [of, T, I], T, |context, a| {
-            let source = parsed(&a[0])?;
-            let Node::Object(object) = source.root() else {
-                return Err(refuse("cannot make a record of JSON that is no object"));
-            };
-            let oid = u32::try_from(int(&a[2])).ok().and_then(Type::from_oid);
-            in_type(context, object.get(text(&a[1])), oid.unwrap_or(T))
-        })
-        .stable();
+        to_jsonb(context, name)?.root().write_text(&mut out);
+        out.push(':');
+        write_json(context, value, &mut out)?;
     }
+    out.push('}');
+    Ok(Value::Json(out.into()))
+}
+
+fn field_as(context: &mut Context, a: &[Value]) -> Result<Value> {
+    let source = parsed(&a[0])?;
+    let Node::Object(object) = source.root() else {
+        return Err(refuse("cannot make a record of JSON that is no object"));
+    };
+    let oid = u32::try_from(int(&a[2])).ok().and_then(Type::from_oid);
+    in_type(context, object.get(text(&a[1])), oid.unwrap_or(T))
 }
 
 /// A node as a value of a type: null as null, an array's elements one by one, anything else read from its text.

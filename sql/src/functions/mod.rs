@@ -202,12 +202,12 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
 
 /// What a row is as JSON: the names of its columns, then their values.
 pub(crate) fn named_row_to_json() -> &'static Function {
-    &find_functions(json::NAMED_ROW)[0]
+    &json::NAMED_ROW
 }
 
 /// A field of a JSON object in a type: the document, the key, the type's OID. The call's type is that type.
 pub(crate) fn json_field_as() -> &'static Function {
-    &find_functions(json::FIELD_AS)[0]
+    &json::FIELD_AS
 }
 
 pub(crate) use named::arguments_of;
