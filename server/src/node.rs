@@ -15,7 +15,7 @@ use std::{fs, io, net::SocketAddr, os::unix::fs::DirBuilderExt, path::Path, sync
 use model::{port::Dispatch, time::Clock};
 use storage::{cut, directory::Directory};
 use tokio::{net::TcpListener, sync::Semaphore};
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::{
     auth::{
@@ -112,15 +112,6 @@ impl Server {
             logins: Semaphore::new(config.sql.unauthenticated_max),
         };
         engine.drop_leftovers().await?;
-        let (finishing, draining) = (engine.clone(), shutdown.draining_token());
-        tasks.spawn("indexes", async move {
-            tokio::select! {
-                () = draining.cancelled() => {}
-                finished = finishing.finish_definitions() => if let Err(error) = finished {
-                    warn!(%error, "an index that an earlier start began to build is not finished");
-                }
-            }
-        });
         tasks.spawn("sql door", pg::serve(listeners.sql, Arc::new(door)));
         let database = first_database(&dispatch);
         let callers = Callers::new(

@@ -80,12 +80,8 @@ impl Registry {
 impl Engine {
     /// Takes away what sessions of an earlier process left; before any session opens.
     pub async fn drop_leftovers(&self) -> model::Result<()> {
-        crate::session::drop_leftovers(self.dispatch.as_ref()).await
-    }
-
-    /// Finishes the indexes whose building was broken off by the end of an earlier process.
-    pub async fn finish_definitions(&self) -> model::Result<()> {
-        crate::ddl::finish_indexes(self.dispatch.as_ref()).await
+        crate::session::drop_leftovers(self.dispatch.as_ref()).await?;
+        crate::ddl::drop_unfinished(self.dispatch.as_ref()).await
     }
 
     /// An engine over partitions.

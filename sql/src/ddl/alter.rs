@@ -5,26 +5,27 @@ use std::sync::Arc;
 use model::{
     Code, Error, Result, Type,
     catalog::{Change, Expected, Object, ObjectId},
-    id::{ColumnNumber, IndexId, PartitionId},
+    id::{ColumnNumber, PartitionId},
     port::{LockMode, Lockable},
-    schema::{Column, ColumnDefault, IndexState, Kind, Table},
+    schema::{Column, ColumnDefault, Index, IndexState, Kind, Table},
     types::Typmod,
 };
 use sqlparser::ast;
 
 use super::{
-    TableLock, changed_table,
+    changed_table,
     drop::{Dropping, depends},
     last,
     retype::Retype,
     table::{Builder, quote, visible},
+    take_table_lock,
 };
 use crate::{
     bind::{self, Found, types::find_type, unsupported},
     eval,
     execute::Cancel,
     functions::Volatility,
-    session::Session,
+    session::{HeldLocks, Session},
 };
 
 impl Session {
@@ -43,9 +44,44 @@ impl Session {
             return Err(unsupported("this form of ALTER TABLE", "See the documentation for what is."));
         }
         let path = bind::path_of(name)?;
+        // A change of type may rewrite the table, which cannot be part of a transaction.
+        let at_once = if operations.iter().any(sets_type) { 1 } else { operations.len().max(1) };
+        for operations in operations.chunks(at_once) {
+            let begins = !self.is_transactional() && self.needs_transaction(&path, operations)?;
+            if begins {
+                self.ensure_transaction(false, true);
+            }
+            self.alter_all(&path, *if_exists, operations, cancel).await?;
+            if begins {
+                self.commit_work().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether operations are more than one change of the catalog. The rows of a partitioned table belong to no transaction.
+    fn needs_transaction(&self, path: &[String], operations: &[ast::AlterTableOperation]) -> Result<bool> {
+        let is_more = |operation: &ast::AlterTableOperation| {
+            matches!(
+                operation,
+                ast::AlterTableOperation::AddColumn { .. } | ast::AlterTableOperation::AddConstraint { .. }
+            )
+        };
+        let found = self.current_names().find(path)?;
+        let is_whole = matches!(&found, Some(Found::Table(table)) if table.partition_by.is_empty());
+        Ok(is_whole && (operations.len() > 1 || operations.iter().any(is_more)))
+    }
+
+    async fn alter_all(
+        &mut self,
+        path: &[String],
+        if_exists: bool,
+        operations: &[ast::AlterTableOperation],
+        cancel: &Cancel,
+    ) -> Result<()> {
         for operation in operations {
             let names = self.current_names();
-            match names.find(&path)? {
+            match names.find(path)? {
                 Some(Found::Table(table)) => {
                     self.need_owner(&names.catalog, table.owner, "table", &table.name)?;
                     self.alter_one(&table, operation, cancel).await?;
@@ -78,15 +114,15 @@ impl Session {
                 Some(_) => {
                     return Err(Error::new(
                         Code::WrongObjectType,
-                        format!("\"{}\" is not a table", last(&path)),
+                        format!("\"{}\" is not a table", last(path)),
                     ));
                 }
-                None if *if_exists => {
+                None if if_exists => {
                     let message = format!("relation \"{}\" does not exist, skipping", path.join("."));
                     self.tell(Error::new(Code::UndefinedTable, message));
                     return Ok(());
                 }
-                None => return Err(bind::undefined_table(&path)),
+                None => return Err(bind::undefined_table(path)),
             }
         }
         Ok(())
@@ -187,61 +223,60 @@ impl Session {
         }
         let names = self.current_names();
         let mut plan = self.column_plan(&names, definition)?;
+        let is_constrained = plan.is_constrained();
         let mut fill: Option<String> = None;
-        if let Some(column) = &mut plan.column {
-            if let Some(ColumnDefault::Expression(text)) = &column.default {
-                let mut context = self.new_context();
-                let bound = bind::bind_alone(
-                    text,
-                    "DEFAULT",
-                    &[],
-                    Some((column.data_type, column.typmod.0)),
-                    &names,
-                    &mut context,
-                )?;
-                if bound.volatility() == Volatility::Volatile {
-                    fill = Some(text.clone());
-                } else {
-                    column.missing =
-                        Some(eval::value(&mut context, &bound, &[])?).filter(|value| !value.is_null());
-                }
-            }
-            let is_computed =
-                matches!(column.default, Some(ColumnDefault::Generated(_))) || plan.identity.is_some();
-            let bare = column.not_null && column.missing.is_none() && fill.is_none() && !is_computed;
-            if (bare || is_computed || fill.is_some()) && self.has_rows(table).await? {
-                if bare {
-                    let message =
-                        format!("column \"{name}\" of relation \"{}\" contains null values", table.name);
-                    return Err(Error::new(Code::NotNullViolation, message));
-                }
-                if plan.identity.is_some() {
-                    return Err(unsupported(
-                        "adding an identity column to a table with rows",
-                        "Add it without IDENTITY and fill it.",
-                    ));
-                }
+        if let Some(column) = &mut plan.column
+            && let Some(ColumnDefault::Expression(text)) = &column.default
+        {
+            let mut context = self.new_context();
+            let bound = bind::bind_alone(
+                text,
+                "DEFAULT",
+                &[],
+                Some((column.data_type, column.typmod.0)),
+                &names,
+                &mut context,
+            )?;
+            if bound.volatility() == Volatility::Volatile {
+                fill = Some(text.clone());
+            } else {
+                column.missing =
+                    Some(eval::value(&mut context, &bound, &[])?).filter(|value| !value.is_null());
             }
         }
-        let computed = plan
-            .column
-            .as_ref()
-            .is_some_and(|column| matches!(column.default, Some(ColumnDefault::Generated(_))));
+        let column = plan.column.as_ref();
+        let computed =
+            column.is_some_and(|column| matches!(column.default, Some(ColumnDefault::Generated(_))));
+        let is_identity = plan.identity.is_some();
+        let demands = plan.primary.is_some() || column.is_some_and(|column| column.not_null);
+        let has_value = column.is_some_and(|column| column.missing.is_some()) || fill.is_some();
+        let bare = demands && !has_value && !computed && !is_identity;
         let mut builder = Builder::over((**table).clone());
-        let before_indexes: Vec<_> = table.indexes.iter().map(|index| index.id).collect();
         builder.add_column(self, plan).await?;
-        builder.finish_constraints(self, &names).await?;
-        for index in &mut builder.table.indexes {
-            if !before_indexes.contains(&index.id) {
-                index.state = IndexState::Building;
+        let looks = bare || computed || is_identity || fill.is_some();
+        if is_constrained || looks {
+            self.lock_rows(table).await?;
+        }
+        if looks && self.has_rows(table).await? {
+            if bare {
+                let message =
+                    format!("column \"{name}\" of relation \"{}\" contains null values", table.name);
+                return Err(Error::new(Code::NotNullViolation, message));
+            }
+            if is_identity {
+                return Err(unsupported(
+                    "adding an identity column to a table with rows",
+                    "Add it without IDENTITY and fill it.",
+                ));
             }
         }
-        let mut change = changed_table(table, builder.table);
-        for sequence in builder.sequences {
+        builder.finish_columns(self, &names)?;
+        let mut change = changed_table(table, builder.table.clone());
+        for sequence in std::mem::take(&mut builder.sequences) {
             change.expect.insert(0, (ObjectId::Sequence(sequence.id), None));
             change.put.insert(0, Object::Sequence(sequence));
         }
-        self.change(change).await?;
+        let catalog = self.change(change).await?;
         if let Some(text) = fill {
             self.rewrite(table, &format!("{} = {text}", quote(&name)), cancel).await?;
         } else if computed
@@ -252,7 +287,14 @@ impl Session {
             let column = quote(&first.name);
             self.rewrite(table, &format!("{column} = {column}"), cancel).await?;
         }
-        Ok(())
+        if !is_constrained {
+            return Ok(());
+        }
+        let table = catalog
+            .table(table.id)
+            .ok_or_else(|| bind::undefined_table(std::slice::from_ref(&table.name)))?;
+        builder.table = (**table).clone();
+        self.add_constraints(table, builder, cancel).await
     }
 
     /// Writes every row of a table again.
@@ -417,44 +459,50 @@ impl Session {
             return Err(unsupported("NOT VALID", "Constraints are checked when they are added."));
         }
         // Whether rows have a key of their own yet must not change until the catalog says which.
-        let lock = match constraint {
-            ast::TableConstraint::PrimaryKey(_) => self.lock_table(table).await?,
-            _ => None,
-        };
-        let added = self.add_constraint_under_lock(table, constraint, cancel).await;
-        if let Some(lock) = lock {
-            lock.release().await?;
+        if matches!(constraint, ast::TableConstraint::PrimaryKey(_)) || !self.transaction_goes_on() {
+            self.lock_rows(table).await?;
         }
-        added
+        let names = self.current_names();
+        let mut builder = Builder::over((**table).clone());
+        builder.constraint(self, &names, constraint).await?;
+        self.add_constraints(table, builder, cancel).await
     }
 
-    /// Keeps writers away from a table that lies in its schema's default partition: to the end of the open transaction, or
-    /// as long as what is answered is kept.
-    async fn lock_table(&mut self, table: &Table) -> Result<Option<TableLock>> {
-        if !self.is_transactional() {
-            return TableLock::take(self, table, self.lock_patience()).await.map(Some);
+    /// Keeps writers away from a table to the end of the open transaction; those of a partitioned one cannot be.
+    async fn lock_rows(&mut self, table: &Table) -> Result<()> {
+        if !self.is_transactional() || !table.partition_by.is_empty() {
+            return Ok(());
         }
         let partition = PartitionId::default_of(table.database, table.schema);
         let locks = vec![(Lockable::Table(table.id), LockMode::Update)];
-        self.begin_statement().lock(&partition, locks, None).await?;
+        self.begin_statement().lock(&partition, locks, None).await.map(drop)
+    }
+
+    /// As [`Session::lock_rows`], outside a transaction as long as what is answered is kept.
+    async fn lock_table(&mut self, table: &Table) -> Result<Option<HeldLocks>> {
+        if !self.is_transactional() {
+            return take_table_lock(self, table, self.lock_patience()).await.map(Some);
+        }
+        self.lock_rows(table).await?;
         Ok(None)
     }
 
-    async fn add_constraint_under_lock(
+    /// Adds the constraints that a builder over the table holds, if the rows meet them. Of keys on rows that are there, the
+    /// building of their indexes is the judge; inside a transaction that goes on, a look at the rows comes before it.
+    async fn add_constraints(
         &mut self,
         table: &Arc<Table>,
-        constraint: &ast::TableConstraint,
+        mut builder: Builder,
         cancel: &Cancel,
     ) -> Result<()> {
         let names = self.current_names();
         let has_rows = self.has_rows(table).await?;
-        let mut builder =
-            if has_rows { Builder::over_rows((**table).clone()) } else { Builder::over((**table).clone()) };
-        builder.constraint(self, &names, constraint).await?;
+        builder.set_filled(has_rows);
         builder.finish_constraints(self, &names).await?;
         let mut after = builder.table;
+        let own_key = after.primary_key.filter(|_| table.primary_key.is_none());
         for index in after.indexes.iter_mut().skip(table.indexes.len()) {
-            if table.primary_key == after.primary_key {
+            if Some(index.id) != own_key {
                 index.state = IndexState::Building;
             }
         }
@@ -475,39 +523,30 @@ impl Session {
             .map(|(_, new)| new.number)
             .collect();
         self.check_no_nulls(table, &demanded, cancel).await?;
-        let stands_alone = !self.is_transactional();
-        let indexes: Vec<IndexId> =
-            after.indexes.iter().skip(table.indexes.len()).map(|index| index.id).collect();
-        let added = match self.change(changed_table(table, after)).await {
-            // A row that came between the look and the change; from the change on none comes.
-            Ok(_) if stands_alone => self.check_no_nulls(table, &demanded, cancel).await,
-            other => other.map(drop),
-        };
-        if stands_alone && added.is_err() {
-            self.take_constraints_back(table, &indexes, &demanded).await?;
+        if has_rows && self.transaction_goes_on() {
+            for index in after.indexes.iter().skip(table.indexes.len()) {
+                self.check_unique(table, index, cancel).await?;
+            }
         }
-        added
+        self.change(changed_table(table, after)).await.map(drop)
     }
 
-    /// Brings keys and demands on columns back to what a table had before.
-    async fn take_constraints_back(
-        &mut self,
-        before: &Table,
-        indexes: &[IndexId],
-        demanded: &[ColumnNumber],
-    ) -> Result<()> {
-        let catalog = self.current_catalog();
-        let Some(now) = catalog.table(before.id) else { return Ok(()) };
-        let mut after = (**now).clone();
-        after.primary_key = before.primary_key;
-        after.indexes.retain(|index| !indexes.contains(&index.id));
-        for number in demanded {
-            after.columns[usize::from(number.0) - 1].not_null = false;
+    /// `23505` if two rows have the same key.
+    async fn check_unique(&mut self, table: &Table, index: &Index, cancel: &Cancel) -> Result<()> {
+        let columns: Vec<String> =
+            index.parts.iter().map(|part| quote(&table.column(part.column).name)).collect();
+        let present: Vec<String> = if index.nulls_not_distinct {
+            vec!["true".to_owned()]
+        } else {
+            columns.iter().map(|column| format!("{column} IS NOT NULL")).collect()
+        };
+        let grouped =
+            format!("{} GROUP BY {} HAVING count(*) > 1", present.join(" AND "), columns.join(", "));
+        if self.count_where(table, &grouped, cancel).await? {
+            let message = format!("could not create unique index \"{}\"", index.name);
+            return Err(Error::new(Code::UniqueViolation, message).with_detail("Two rows have the same key."));
         }
-        if after == **now {
-            return Ok(());
-        }
-        self.change(changed_table(now, after)).await.map(drop)
+        Ok(())
     }
 
     /// `23502` if a row has a null in one of the columns.
@@ -813,6 +852,13 @@ fn give_up_key(table: &mut Table) -> Result<()> {
     }
     table.primary_key = None;
     Ok(())
+}
+
+fn sets_type(operation: &ast::AlterTableOperation) -> bool {
+    matches!(
+        operation,
+        ast::AlterTableOperation::AlterColumn { op: ast::AlterColumnOperation::SetDataType { .. }, .. }
+    )
 }
 
 fn is_text(ty: Type) -> bool {

@@ -6,7 +6,7 @@
 //! - A change expects the objects it touches as the statement saw them; if one moved on it is `40001`.
 //! - What depends on an object keeps it from being dropped (`2BP01`) unless CASCADE takes it along.
 //!
-//! Not here: how rows reach a new index (`Dispatch::build_index`).
+//! Not here: how rows reach a new index (`build`, `Dispatch::build_index`).
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -14,10 +14,9 @@ use model::{
     Code, Error, Result,
     access::{Object as Right, Privilege},
     catalog::{Catalog, Change, Expected, Object, ObjectId},
-    command::LockSet,
-    id::{IndexId, PartitionId, RoleId, SchemaId, TableId},
-    port::{Dispatch, LockMode, LockRequest, Lockable, Wait},
-    schema::{IndexState, Table},
+    id::{PartitionId, RoleId, SchemaId},
+    port::{LockMode, LockRequest, Lockable, Wait},
+    schema::Table,
 };
 use sqlparser::ast;
 
@@ -25,10 +24,11 @@ use crate::{
     bind::{self, Names, unsupported},
     execute::Cancel,
     parse::Utility,
-    session::Session,
+    session::{HeldLocks, Session},
 };
 
 mod alter;
+mod build;
 mod comment;
 mod drop;
 mod index;
@@ -38,6 +38,8 @@ mod role;
 mod sequence;
 mod table;
 mod view;
+
+pub(crate) use self::build::{decide, drop_unfinished};
 
 impl Session {
     /// Runs a statement of DDL; answers its tag.
@@ -196,37 +198,13 @@ impl Session {
         if self.is_transactional() {
             return self.lay_over(change);
         }
-        let after = self.dispatch().change_catalog(change.clone()).await?;
-        self.build_indexes(&after, &change).await?;
-        Ok(self.dispatch().catalog())
-    }
-
-    /// Builds the indexes that a change began.
-    pub(crate) async fn build_indexes(&mut self, after: &Catalog, change: &Change) -> Result<()> {
-        for object in &change.put {
-            let Object::Table(table) = object else { continue };
-            let Some(table) = after.table(table.id) else { continue };
-            let building: Vec<_> =
-                table.indexes.iter().filter(|index| index.state == IndexState::Building).cloned().collect();
-            for index in building {
-                if let Err(error) = self.dispatch().build_index(table.id, index.id).await {
-                    let error = if error.code() == Code::UniqueViolation {
-                        let message = format!("could not create unique index \"{}\"", index.name);
-                        let detail = error.detail().map(str::to_owned);
-                        let error = Error::new(Code::UniqueViolation, message);
-                        match detail {
-                            Some(detail) => error.with_detail(detail),
-                            None => error,
-                        }
-                    } else {
-                        error
-                    };
-                    remove_index(self.dispatch().as_ref(), table.id, index.id).await?;
-                    return Err(error);
-                }
-            }
+        let dispatch = self.dispatch();
+        if build::begins_index(&dispatch.catalog(), &change) {
+            build::decide(dispatch.clone(), change, None).await?;
+        } else {
+            dispatch.change_catalog(change).await?;
         }
-        Ok(())
+        Ok(dispatch.catalog())
     }
 
     /// A table's name as statements about it are written.
@@ -340,69 +318,19 @@ impl Session {
     }
 }
 
-/// Finishes indexes whose building was broken off by the end of an earlier process; those that cannot be are taken away.
-pub(crate) async fn finish_indexes(dispatch: &dyn Dispatch) -> Result<()> {
-    for table in dispatch.catalog().tables() {
-        for index in table.indexes.iter().filter(|index| index.state == IndexState::Building) {
-            match dispatch.build_index(table.id, index.id).await {
-                Err(error) if error.code() == Code::UniqueViolation => {
-                    remove_index(dispatch, table.id, index.id).await?;
-                }
-                built => drop(built?),
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Takes a failed index away again.
-async fn remove_index(dispatch: &dyn Dispatch, table: TableId, index: IndexId) -> Result<()> {
-    let catalog = dispatch.catalog();
-    let Some(found) = catalog.table(table) else { return Ok(()) };
-    let mut without = (**found).clone();
-    without.indexes.retain(|at| at.id != index);
-    dispatch.change_catalog(changed_table(found, without)).await.map(drop)
-}
-
-/// A table's lock that a definition holds beside any transaction; given back when it is released or dropped.
-struct TableLock {
-    dispatch: Arc<dyn Dispatch>,
-    partition: PartitionId,
-    set: Option<LockSet>,
-}
-
-impl TableLock {
-    /// Takes the lock: no writer of the table goes on until it is given back.
-    fn take(session: &Session, table: &Table, wait: Duration) -> impl Future<Output = Result<Self>> + use<> {
-        let (dispatch, partition) =
-            (session.dispatch(), PartitionId::default_of(table.database, table.schema));
-        let (id, locks) = (session.session_id(), vec![(Lockable::Table(table.id), LockMode::Update)]);
-        async move {
-            let set = dispatch.begin_locks(&partition, id).await?;
-            let lock = Self { dispatch, partition: partition.clone(), set: Some(set) };
-            lock.dispatch.lock(LockRequest { partition, set, locks, wait: Wait::For(wait) }).await?;
-            Ok(lock)
-        }
-    }
-
-    async fn release(mut self) -> Result<()> {
-        match self.set.take() {
-            Some(set) => self.dispatch.unlock(&self.partition, set, None).await,
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for TableLock {
-    fn drop(&mut self) {
-        let Some(set) = self.set.take() else { return };
-        let released = self.dispatch.unlock(&self.partition, set, None);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                // Without an answer the set dies with the session.
-                let _ = released.await;
-            });
-        }
+/// Takes a table's lock beside any transaction: no writer of it goes on until the lock is given back.
+fn take_table_lock(
+    session: &Session,
+    table: &Table,
+    wait: Duration,
+) -> impl Future<Output = Result<HeldLocks>> + use<> {
+    let (dispatch, partition) = (session.dispatch(), PartitionId::default_of(table.database, table.schema));
+    let (id, locks) = (session.session_id(), vec![(Lockable::Table(table.id), LockMode::Update)]);
+    async move {
+        let set = dispatch.begin_locks(&partition, id).await?;
+        let held = HeldLocks::new(dispatch.clone(), partition.clone(), set);
+        dispatch.lock(LockRequest { partition, set, locks, wait: Wait::For(wait) }).await?;
+        Ok(held)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The new values are put into a column of their own, beside the old ones; then one change of the catalog puts that column
 //! in the place of the old one, which is dropped. What is on disk is at every moment the table as it was or as it will be:
-//! a crash before that change leaves a hidden column that nobody reads.
+//! a crash before that change leaves a hidden column that nobody reads, and that the next start drops.
 //!
 //! Invariants:
 //! - Writers of the table wait from before the last look at its rows until the catalog has changed; those who planned on
@@ -16,17 +16,24 @@ use model::{
     Code, Error, Result, Type,
     access::{Grant, Object as Right},
     catalog::{Catalog, Change, Expected, Object, ObjectId},
-    id::{ColumnNumber, IndexId, PartitionId},
-    port::{LockMode, Lockable},
+    id::{ColumnNumber, IndexId, PartitionId, TableId},
+    port::{Dispatch, LockMode, Lockable},
     schema::{Column, ColumnDefault, IndexState, Table},
     types::Typmod,
 };
 
 use super::{
-    TableLock, changed_table,
+    build::{drop_column, take_away},
+    changed_table,
     table::{plain_column, quote, visible},
+    take_table_lock,
 };
-use crate::{bind, execute::Cancel, functions::Volatility, session::Session};
+use crate::{
+    bind,
+    execute::Cancel,
+    functions::Volatility,
+    session::{HeldLocks, Session},
+};
 
 /// How often the rows are looked at again because writers came in between.
 const ROUNDS_MAX: usize = 20;
@@ -48,6 +55,57 @@ pub(super) struct Retype {
     pub(super) is_given: bool,
 }
 
+/// The column of new values, from before it is added: it is dropped with this, unless it has taken the old one's place.
+struct WorkingColumn {
+    dispatch: Arc<dyn Dispatch>,
+    table: TableId,
+    number: ColumnNumber,
+    removed: bool,
+}
+
+impl WorkingColumn {
+    fn of(session: &Session, table: &Table) -> Result<Self> {
+        let number = u16::try_from(table.columns.len() + 1)
+            .ok()
+            .filter(|number| usize::from(*number) <= model::row::COLUMNS_MAX)
+            .ok_or_else(|| Error::new(Code::TooManyColumns, "too many columns"))?;
+        let (dispatch, number) = (session.dispatch(), ColumnNumber(number));
+        Ok(Self { dispatch, table: table.id, number, removed: false })
+    }
+
+    /// Drops it unless it is a column of the table by now.
+    async fn remove(mut self) -> Result<()> {
+        remove_working(self.dispatch.clone(), self.table, self.number).await?;
+        self.removed = true;
+        Ok(())
+    }
+}
+
+impl Drop for WorkingColumn {
+    fn drop(&mut self) {
+        if self.removed {
+            return;
+        }
+        let removed = remove_working(self.dispatch.clone(), self.table, self.number);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                // If it fails the column stays, unseen, until the next start.
+                let _ = removed.await;
+            });
+        }
+    }
+}
+
+async fn remove_working(dispatch: Arc<dyn Dispatch>, table: TableId, number: ColumnNumber) -> Result<()> {
+    take_away(dispatch.as_ref(), table, |table| {
+        let mut columns = table.columns.iter_mut();
+        if let Some(column) = columns.find(|at| at.number == number && at.hidden && at.name == WORKING_NAME) {
+            drop_column(column);
+        }
+    })
+    .await
+}
+
 impl Session {
     /// Changes the type of a column of a table with rows.
     pub(super) async fn retype(
@@ -66,12 +124,13 @@ impl Session {
                 "Run it by itself, outside BEGIN … COMMIT.",
             ));
         }
-        let (before, number) = self.add_working_column(table, retype).await?;
-        let done = self.fill_and_switch(&before, number, retype, cancel).await;
+        let working = WorkingColumn::of(self, table)?;
+        let before = self.add_working_column(table, &working, retype).await?;
+        let done = self.fill_and_switch(&before, working.number, retype, cancel).await;
         if done.is_err() {
             self.roll_back_work().await;
-            self.drop_working_column(&before, number).await?;
         }
+        working.remove().await?;
         done
     }
 
@@ -202,33 +261,17 @@ impl Session {
     async fn add_working_column(
         &mut self,
         table: &Arc<Table>,
+        working: &WorkingColumn,
         retype: &Retype,
-    ) -> Result<(Arc<Table>, ColumnNumber)> {
-        let number = u16::try_from(table.columns.len() + 1)
-            .ok()
-            .filter(|number| usize::from(*number) <= model::row::COLUMNS_MAX)
-            .ok_or_else(|| Error::new(Code::TooManyColumns, "too many columns"))?;
+    ) -> Result<Arc<Table>> {
         let mut column = plain_column(WORKING_NAME.to_owned(), retype.ty, retype.typmod);
-        column.number = ColumnNumber(number);
+        column.number = working.number;
         column.hidden = true;
         let mut after = (**table).clone();
         after.columns.push(column);
-        self.change(changed_table(table, after)).await?;
-        let now = self.current_catalog().table(table.id).cloned();
-        let now = now.ok_or_else(|| Error::new(Code::UndefinedTable, "the table was dropped meanwhile"))?;
-        Ok((now, ColumnNumber(number)))
-    }
-
-    async fn drop_working_column(&mut self, table: &Table, number: ColumnNumber) -> Result<()> {
-        let catalog = self.current_catalog();
-        let Some(now) = catalog.table(table.id) else { return Ok(()) };
-        let mut after = (**now).clone();
-        let Some(column) = after.columns.get_mut(usize::from(number.0) - 1).filter(|column| column.hidden)
-        else {
-            return Ok(());
-        };
-        drop_column(column);
-        self.change(changed_table(now, after)).await.map(drop)
+        let catalog = self.change(changed_table(table, after)).await?;
+        let now = catalog.table(table.id).cloned();
+        now.ok_or_else(|| Error::new(Code::UndefinedTable, "the table was dropped meanwhile"))
     }
 
     async fn fill_and_switch(
@@ -274,13 +317,13 @@ impl Session {
         open: &Arc<Catalog>,
         fill: &str,
         cancel: &Cancel,
-    ) -> Result<TableLock> {
+    ) -> Result<HeldLocks> {
         let partition = PartitionId::default_of(table.database, table.schema);
         self.begin_work(open.clone());
         let everything = vec![(Lockable::Table(table.id), LockMode::Update)];
         self.begin_statement().lock(&partition, everything, None).await?;
         self.run_alone(fill, cancel).await?;
-        let behind = TableLock::take(self, table, HANDOVER);
+        let behind = take_table_lock(self, table, HANDOVER);
         let (locked, committed) = tokio::join!(behind, self.commit_work());
         let lock = locked?;
         committed?;
@@ -356,8 +399,7 @@ impl Session {
             self.check_rows(&catalog, &change, after, relation, cancel).await?;
         }
         self.roll_back_work().await;
-        let after = self.dispatch().change_catalog(change.clone()).await?;
-        self.build_indexes(&after, &change).await?;
+        self.change(change).await?;
         Ok(true)
     }
 
@@ -458,19 +500,6 @@ impl Session {
         }
         Ok(change)
     }
-}
-
-/// A dropped column: its number is used up, and rows may still hold its values.
-fn drop_column(column: &mut Column) {
-    *column = Column {
-        name: format!("........pg.dropped.{}........", column.number.0),
-        dropped: true,
-        hidden: false,
-        default: None,
-        not_null: false,
-        comment: None,
-        ..column.clone()
-    };
 }
 
 /// The catalog in which the working column can be named.

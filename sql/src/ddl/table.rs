@@ -24,12 +24,22 @@ use crate::{
 #[derive(Default)]
 pub(super) struct ColumnPlan {
     pub(super) column: Option<Column>,
-    primary: Option<Option<String>>,
+    pub(super) primary: Option<Option<String>>,
     unique: Vec<Option<String>>,
     checks: Vec<(Option<String>, String)>,
     foreign: Vec<ast::ForeignKeyConstraint>,
     /// A sequence of its own: its numbers' type and options, and whether it is GENERATED ALWAYS.
     pub(super) identity: Option<(Type, Vec<ast::SequenceOptions>, bool, bool)>,
+}
+
+impl ColumnPlan {
+    /// Whether there are constraints that rows must meet, beside NOT NULL.
+    pub(super) fn is_constrained(&self) -> bool {
+        self.primary.is_some()
+            || !self.unique.is_empty()
+            || !self.checks.is_empty()
+            || !self.foreign.is_empty()
+    }
 }
 
 impl Session {
@@ -357,9 +367,9 @@ impl Builder {
         }
     }
 
-    /// A builder that goes on with a table whose rows stay where they are.
-    pub(super) fn over_rows(table: Table) -> Self {
-        Self { filled: true, ..Self::over(table) }
+    /// Says whether the table has rows, which stay where they are.
+    pub(super) fn set_filled(&mut self, filled: bool) {
+        self.filled = filled;
     }
 
     fn like(&mut self, session: &Session, names: &Names, like: &ast::CreateTableLike) -> Result<()> {
@@ -587,16 +597,7 @@ impl Builder {
 
     /// Makes indexes, checks and foreign keys of what was collected.
     pub(super) async fn finish_constraints(&mut self, session: &mut Session, names: &Names) -> Result<()> {
-        for sequence in &mut self.sequences {
-            let base = sequence.name.clone();
-            let mut numbered =
-                std::iter::once(base.clone()).chain((1..).map(|number| format!("{base}{number}")));
-            if let Some(name) =
-                numbered.find(|name| names.catalog.find_relation(sequence.schema, name).is_none())
-            {
-                sequence.name = name;
-            }
-        }
+        self.finish_columns(session, names)?;
         if let Some((name, columns)) = self.primary.take() {
             let name = self.pick_name(names, name, format!("{}_pkey", self.table.name));
             for number in &columns {
@@ -619,8 +620,22 @@ impl Builder {
         for foreign in std::mem::take(&mut self.foreign) {
             self.add_foreign_key(session, names, &foreign)?;
         }
-        self.check_generated(session, names)?;
         Ok(())
+    }
+
+    /// Names the sequences of new columns and looks at what they are computed from.
+    pub(super) fn finish_columns(&mut self, session: &mut Session, names: &Names) -> Result<()> {
+        for sequence in &mut self.sequences {
+            let base = sequence.name.clone();
+            let mut numbered =
+                std::iter::once(base.clone()).chain((1..).map(|number| format!("{base}{number}")));
+            if let Some(name) =
+                numbered.find(|name| names.catalog.find_relation(sequence.schema, name).is_none())
+            {
+                sequence.name = name;
+            }
+        }
+        self.check_generated(session, names)
     }
 
     async fn add_index(

@@ -3,6 +3,7 @@
 use model::{
     Code, Error, Value,
     catalog::Catalog,
+    command::Rejection,
     error::Object,
     id::IndexId,
     key,
@@ -40,6 +41,17 @@ pub fn unique_violation_by_key(
     let orders: Vec<_> = parts.iter().map(|part| part.order).collect();
     let values = key::decode_prefix(key, &types, &orders).map(|(values, _)| values).unwrap_or_default();
     unique_violation(catalog, table, index, &values)
+}
+
+/// The rejection of a command in words of the statement.
+pub(crate) fn rejection_error(catalog: &Catalog, rejection: &Rejection) -> Error {
+    match rejection {
+        Rejection::UniqueViolation { table, index, key } => match catalog.table(*table) {
+            Some(table) => unique_violation_by_key(catalog, table, *index, key),
+            None => rejection.to_error(),
+        },
+        other => other.to_error(),
+    }
 }
 
 /// `23502`.
@@ -137,7 +149,10 @@ fn key_text(columns: &[&Column], values: &[Value]) -> String {
 /// `Failing row contains (1, null).`
 fn failing_row(table: &Table, row: &[Value]) -> String {
     let shown = table.columns.iter().zip(row).filter(|(column, _)| !column.dropped && !column.hidden);
-    let texts: Vec<String> = shown.map(|(column, value)| shortened(text_of(value, column))).collect();
+    let mut shown: Vec<(&Column, &Value)> = shown.collect();
+    shown.sort_by_key(|(column, _)| column.place());
+    let texts: Vec<String> =
+        shown.into_iter().map(|(column, value)| shortened(text_of(value, column))).collect();
     format!("Failing row contains ({}).", texts.join(", "))
 }
 

@@ -29,6 +29,7 @@ mod unique;
 mod update;
 
 pub use delete::Delete;
+pub(crate) use error::rejection_error;
 pub use error::{unique_violation, unique_violation_by_key};
 pub use foreign::TableRules;
 pub use insert::{Insert, Inserter};

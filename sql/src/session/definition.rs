@@ -79,6 +79,11 @@ impl Session {
         self.transaction.is_some() || self.more_follows
     }
 
+    /// Whether statements of the client follow in the same transaction.
+    pub(crate) fn transaction_goes_on(&self) -> bool {
+        self.in_block() || self.more_follows
+    }
+
     /// Lays a change over the catalog of the open transaction.
     pub(crate) fn lay_over(&mut self, change: Change) -> Result<Arc<Catalog>> {
         self.ensure_transaction(false, true);

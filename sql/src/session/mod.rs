@@ -181,6 +181,7 @@ mod copy;
 mod core;
 mod definition;
 mod door;
+mod locks;
 mod message;
 mod name;
 mod now;
@@ -193,5 +194,5 @@ mod temporary;
 mod transaction;
 mod utility;
 
-pub(crate) use self::temporary::drop_leftovers;
 pub use self::{cancel::CancelHandle, core::Session, message::SimpleStatement, now::Got};
+pub(crate) use self::{locks::HeldLocks, temporary::drop_leftovers};

@@ -17,7 +17,7 @@ use model::{
     time::Timestamp,
 };
 
-use super::{Session, Status, core::now};
+use super::{HeldLocks, Session, Status, core::now};
 use crate::{
     copy::Stage,
     parse::utility::Mode,
@@ -61,15 +61,7 @@ pub(super) enum Committed {
 impl Transaction {
     /// Ends a transaction whose session is gone: its locks are released in the background.
     pub(super) fn abandon(self, dispatch: &Arc<dyn Dispatch>) {
-        if let Some((partition, set)) = self.state.lock_set() {
-            let released = dispatch.unlock(&partition, set, None);
-            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                runtime.spawn(async move {
-                    // Without an answer the set dies of its lease.
-                    let _ = released.await;
-                });
-            }
-        }
+        drop(held_locks(&self.state, dispatch));
     }
 }
 
@@ -83,7 +75,7 @@ impl Session {
     }
 
     /// Starts a transaction, if there is none.
-    pub(super) fn ensure_transaction(&mut self, block: bool, explicit: bool) {
+    pub(crate) fn ensure_transaction(&mut self, block: bool, explicit: bool) {
         if self.transaction.is_some() {
             return;
         }
@@ -122,7 +114,11 @@ impl Session {
                 self.portals.retain(|_, portal| !portal.is_running());
             }
             Some(_) => self.roll_back().await,
-            None => self.end_said(),
+            None => {
+                self.end_said();
+                // A COMMIT that was broken off.
+                self.settings.end(false);
+            }
         }
     }
 
@@ -231,9 +227,9 @@ impl Session {
         let Some(transaction) = self.transaction.take() else { return };
         self.end_said();
         self.settings.end(false);
-        if let Some((partition, set)) = transaction.state.lock_set() {
+        if let Some(held) = held_locks(&transaction.state, &self.engine.dispatch) {
             // If the owner does not answer, the set dies of its lease.
-            let _ = self.engine.dispatch.unlock(&partition, set, None).await;
+            let _ = held.release().await;
         }
     }
 
@@ -241,11 +237,12 @@ impl Session {
     pub(super) async fn commit(&mut self) -> Result<()> {
         self.portals.retain(|_, portal| portal.is_held());
         let Some(transaction) = self.transaction.take() else { return Ok(()) };
-        let Transaction { state, overlay, changes, catalog, .. } = transaction;
+        let Transaction { state, overlay, changes, .. } = transaction;
         let overlay = Arc::try_unwrap(overlay).unwrap_or_else(|shared| (*shared).clone());
-        let result = self.commit_parts(&state, overlay, changes, catalog).await;
-        if let Some((partition, set)) = state.lock_set() {
-            let _ = self.engine.dispatch.unlock(&partition, set, None).await;
+        let held = held_locks(&state, &self.engine.dispatch);
+        let result = self.commit_parts(&state, overlay, changes).await;
+        if let Some(held) = held {
+            let _ = held.release().await;
         }
         self.end_said();
         self.settings.end(result.is_ok());
@@ -260,40 +257,32 @@ impl Session {
         state: &txn::State,
         overlay: Overlay,
         changes: Vec<Change>,
-        catalog: Option<Arc<Catalog>>,
     ) -> Result<()> {
-        let before = self.engine.dispatch.catalog();
         let decided = crate::ddl::merge(changes);
-        let has_ddl = !crate::ddl::is_empty(&decided);
-        if has_ddl {
-            let after = self.engine.dispatch.change_catalog(decided.clone()).await?;
-            self.build_indexes(&after, &decided).await?;
-        }
-        let _ = catalog;
         let (partition, (mut conditions, writes)) = txn::command_parts(overlay);
-        let Some(partition) = partition.filter(|_| !writes.is_empty()) else {
-            self.use_name();
-            return Ok(());
-        };
-        if state.isolation == Isolation::Serializable {
-            conditions.extend(state.read_conditions(&partition)?);
-        }
-        let newest = self.engine.dispatch.catalog().version();
-        let locks = state.lock_set().map(|(_, set)| set);
-        let outcome = self.send(partition, conditions, writes, locks, newest).await;
-        let error = match outcome {
-            Ok(Outcome::Applied(_)) => {
-                self.use_name();
-                return Ok(());
+        let command = match partition.filter(|_| !writes.is_empty()) {
+            None => None,
+            Some(partition) => {
+                if state.isolation == Isolation::Serializable {
+                    conditions.extend(state.read_conditions(&partition)?);
+                }
+                let locks = state.lock_set().map(|(_, set)| set);
+                Some(Command { locks, conditions, ..self.command(partition, writes) })
             }
-            Ok(Outcome::Rejected(rejection)) => self.rejection_error(&rejection),
-            Err(error) => error,
         };
-        if has_ddl {
-            let inverse = crate::ddl::inverse(&decided, &before);
-            self.engine.dispatch.change_catalog(inverse).await?;
+        let (dispatch, wait) = (self.engine.dispatch.clone(), self.lock_wait());
+        if crate::ddl::is_empty(&decided) {
+            if let Some(command) = command {
+                match dispatch.execute(command, wait).await? {
+                    Outcome::Applied(_) => {}
+                    Outcome::Rejected(rejection) => return Err(self.rejection_error(&rejection)),
+                }
+            }
+        } else {
+            crate::ddl::decide(dispatch, decided, command.map(|command| (command, wait))).await?;
         }
-        Err(error)
+        self.use_name();
+        Ok(())
     }
 
     /// Sends a command that was planned under a catalog; one whose plan no longer fits its table is rejected.
@@ -345,16 +334,7 @@ impl Session {
 
     /// A rejection in words of the statement.
     pub(super) fn rejection_error(&self, rejection: &Rejection) -> Error {
-        match rejection {
-            Rejection::UniqueViolation { table, index, key } => {
-                let catalog = self.catalog();
-                match catalog.table(*table) {
-                    Some(table) => crate::dml::unique_violation_by_key(&catalog, table, *index, key),
-                    None => rejection.to_error(),
-                }
-            }
-            other => other.to_error(),
-        }
+        crate::dml::rejection_error(&self.catalog(), rejection)
     }
 
     /// Sends what an autocommit statement wrote.
@@ -452,6 +432,10 @@ impl Session {
         }
         Ok(())
     }
+}
+
+fn held_locks(state: &txn::State, dispatch: &Arc<dyn Dispatch>) -> Option<HeldLocks> {
+    state.lock_set().map(|(partition, set)| HeldLocks::new(dispatch.clone(), partition, set))
 }
 
 fn find_savepoint(savepoints: &[Savepoint], name: &str) -> Result<usize> {

@@ -11,6 +11,7 @@ use std::{
 use model::{
     Error, Result,
     id::SessionId,
+    port::Dispatch,
     time::{Clock, Timestamp},
     value::text_io,
 };
@@ -50,10 +51,15 @@ pub struct Answer {
 
 impl Server {
     pub fn new() -> Self {
+        Self::over(|store| Arc::new(store))
+    }
+
+    /// A server over a store in memory that something stands before.
+    pub fn over(front: impl FnOnce(Standalone) -> Arc<dyn Dispatch>) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock(Instant::now()));
-        let store = Standalone::new(clock.clone()).expect("a store in memory");
+        let store = front(Standalone::new(clock.clone()).expect("a store in memory"));
         let options = Options { lock_wait: Duration::from_secs(5), ..Options::default() };
-        Self { engine: Engine::new(Arc::new(store), clock, options), next: 1.into() }
+        Self { engine: Engine::new(store, clock, options), next: 1.into() }
     }
 
     pub fn connect(&self) -> Connection {

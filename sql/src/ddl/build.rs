@@ -1,0 +1,271 @@
+//! Deciding a change of the catalog: with the indexes it begins, and with the rows of its transaction.
+//!
+//! Indexes on rows that are there are built first, beside the table as it is; then one change brings them in with all else.
+//! So constraints, columns and rows are there from one moment on, or not at all.
+//!
+//! Invariants:
+//! - Until that change nothing is to be seen but an index under construction. It is taken away again, with the columns that
+//!   only it reads, after an error and when nobody waits for the answer any more (cancel, timeout, end of the session).
+//! - From that change on the work goes to its end whether or not somebody waits: a command that is rejected takes the
+//!   change along.
+//! - What a dead process leaves is taken away before the next one opens a session.
+
+use std::{sync::Arc, time::Duration};
+
+use model::{
+    Code, Error, Result,
+    catalog::{Catalog, Change, Expected, Object, ObjectId},
+    command::{Command, Outcome},
+    id::{ColumnNumber, IndexId, TableId},
+    port::Dispatch,
+    schema::{Column, ColumnDefault, Index, IndexState, Table},
+};
+use tokio::sync::oneshot;
+
+use super::{changed_table, inverse};
+
+/// How often a change is made again because the table moved on.
+const TRIES_MAX: usize = 20;
+
+/// A table with indexes under construction, and as it is to become.
+struct Stage {
+    table: TableId,
+    /// The indexes, by their names to be.
+    indexes: Vec<(IndexId, String)>,
+    /// What the catalog must hold when they are built, versions aside.
+    built: Table,
+}
+
+/// Decides a change, and executes a command under it. Dropping the future gives up what has not been decided yet.
+pub(crate) async fn decide(
+    dispatch: Arc<dyn Dispatch>,
+    change: Change,
+    command: Option<(Command, Duration)>,
+) -> Result<()> {
+    let (waiting, gone) = oneshot::channel::<()>();
+    let runtime = tokio::runtime::Handle::try_current()
+        .map_err(|_| Error::internal("a definition needs a runtime to run to its end"))?;
+    let work = runtime.spawn(async move {
+        let before = dispatch.catalog();
+        let mut change = change;
+        let stages = stages(&before, &mut change);
+        let decided = match build(dispatch.as_ref(), &before, &stages, gone).await {
+            Ok(()) => bring_in(dispatch.as_ref(), &stages, &mut change).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = decided {
+            for stage in &stages {
+                take_away(dispatch.as_ref(), stage.table, |table| stage.remove_from(&before, table)).await?;
+            }
+            return Err(error);
+        }
+        let Some((command, wait)) = command else { return Ok(()) };
+        let catalog = dispatch.catalog();
+        let command = Command { catalog: catalog.version(), ..command };
+        let error = match dispatch.execute(command, wait).await {
+            Ok(Outcome::Applied(_)) => return Ok(()),
+            Ok(Outcome::Rejected(rejection)) => crate::dml::rejection_error(&catalog, &rejection),
+            Err(error) => error,
+        };
+        dispatch.change_catalog(inverse(&change, &before)).await?;
+        Err(error)
+    });
+    let done = work.await.map_err(|_| Error::internal("a definition ended by itself"))?;
+    drop(waiting);
+    done
+}
+
+/// Whether a change begins an index on a table that exists.
+pub(crate) fn begins_index(before: &Catalog, change: &Change) -> bool {
+    !stages(before, &mut change.clone()).is_empty()
+}
+
+/// The tables whose new indexes are built before the change, which is left with indexes that are ready.
+fn stages(before: &Catalog, change: &mut Change) -> Vec<Stage> {
+    let mut stages = Vec::new();
+    for object in &mut change.put {
+        let Object::Table(after) = object else { continue };
+        let now = before.table(after.id);
+        let is_new = |index: &Index| {
+            index.state == IndexState::Building && now.is_none_or(|now| now.find_index(index.id).is_none())
+        };
+        let begun: Vec<Index> = after.indexes.iter().filter(|index| is_new(index)).cloned().collect();
+        for index in after.indexes.iter_mut().filter(|index| begun.iter().any(|at| at.id == index.id)) {
+            index.state = IndexState::Ready;
+        }
+        if let Some(now) = now.filter(|_| !begun.is_empty()) {
+            let indexes = begun.iter().map(|index| (index.id, index.name.clone())).collect();
+            stages.push(Stage { table: after.id, indexes, built: staged(now, after, begun) });
+        }
+    }
+    stages
+}
+
+/// The table as it is, with new indexes and the columns they may read.
+fn staged(now: &Table, after: &Table, begun: Vec<Index>) -> Table {
+    let mut staged = now.clone();
+    let is_new = |number: ColumnNumber| usize::from(number.0) > now.columns.len();
+    let reads_new = |index: &Index| {
+        index.predicate.is_some_and(is_new) || index.parts.iter().any(|part| is_new(part.column))
+    };
+    let known = if begun.iter().any(reads_new) { now.columns.len() } else { after.columns.len() };
+    for column in after.columns.iter().skip(known) {
+        let default = column.default.clone().filter(|at| !matches!(at, ColumnDefault::Identity { .. }));
+        staged.columns.push(Column { hidden: true, not_null: false, default, ..column.clone() });
+    }
+    for mut index in begun {
+        index.constraint = None;
+        index.state = IndexState::Ready;
+        if now.indexes.iter().any(|at| at.name == index.name) {
+            index.name = format!("........pg.built.{}........", index.id.0);
+        }
+        staged.indexes.push(index);
+    }
+    staged
+}
+
+async fn build(
+    dispatch: &dyn Dispatch,
+    before: &Catalog,
+    stages: &[Stage],
+    mut gone: oneshot::Receiver<()>,
+) -> Result<()> {
+    for stage in stages {
+        let Some(now) = before.table(stage.table) else { continue };
+        let mut begun = stage.built.clone();
+        for index in begun.indexes.iter_mut().skip(now.indexes.len()) {
+            index.state = IndexState::Building;
+        }
+        dispatch.change_catalog(changed_table(now, begun)).await?;
+        for (id, name) in &stage.indexes {
+            let built = tokio::select! {
+                biased;
+                _ = &mut gone => return Err(nobody_waits()),
+                built = dispatch.build_index(stage.table, *id) => built,
+            };
+            built.map_err(|error| named(error, name))?;
+        }
+    }
+    if !stages.is_empty() {
+        // Whoever waits gets the chance to stop doing so before there is no way back.
+        tokio::task::yield_now().await;
+    }
+    match gone.try_recv() {
+        Err(oneshot::error::TryRecvError::Closed) => Err(nobody_waits()),
+        Ok(()) | Err(oneshot::error::TryRecvError::Empty) => Ok(()),
+    }
+}
+
+/// Makes the change itself.
+async fn bring_in(dispatch: &dyn Dispatch, stages: &[Stage], change: &mut Change) -> Result<()> {
+    let catalog = dispatch.catalog();
+    for stage in stages {
+        let now = catalog.table(stage.table);
+        let as_built = |now: &Table| Table { version: now.version, ..stage.built.clone() } == *now;
+        let Some(now) = now.filter(|now| as_built(now)) else {
+            return Err(Error::new(
+                Code::SerializationFailure,
+                "could not serialize access due to concurrent schema change",
+            ));
+        };
+        for object in &mut change.put {
+            if let Object::Table(after) = object
+                && after.id == stage.table
+            {
+                after.version = now.version + 1;
+            }
+        }
+        for (id, expected) in &mut change.expect {
+            if *id == ObjectId::Table(stage.table) {
+                *expected = Some(Expected::TableVersion(now.version));
+            }
+        }
+    }
+    dispatch.change_catalog(change.clone()).await.map(drop)
+}
+
+impl Stage {
+    /// Takes what was staged out of a descriptor; what became of the table otherwise stays.
+    fn remove_from(&self, before: &Catalog, table: &mut Table) {
+        table.indexes.retain(|index| !self.indexes.iter().any(|(id, _)| *id == index.id));
+        let known = before.table(self.table).map_or(0, |table| table.columns.len());
+        let staged = self.built.columns.iter().skip(known);
+        for number in staged.map(|column| column.number) {
+            if let Some(column) = table.columns.iter_mut().find(|at| at.number == number && at.hidden) {
+                drop_column(column);
+            }
+        }
+    }
+}
+
+/// Changes a table's descriptor, again if it moved on meanwhile; a table that is gone is fine.
+pub(super) async fn take_away(
+    dispatch: &dyn Dispatch,
+    table: TableId,
+    remove: impl Fn(&mut Table),
+) -> Result<()> {
+    let mut tries = 0;
+    loop {
+        let catalog = dispatch.catalog();
+        let Some(now) = catalog.table(table) else { return Ok(()) };
+        let mut after = (**now).clone();
+        remove(&mut after);
+        if after == **now {
+            return Ok(());
+        }
+        match dispatch.change_catalog(changed_table(now, after)).await {
+            Err(error) if error.code() == Code::SerializationFailure && tries < TRIES_MAX => tries += 1,
+            changed => return changed.map(drop),
+        }
+    }
+}
+
+/// Takes away what definitions of an earlier process left: indexes under construction and hidden columns that none reads.
+pub(crate) async fn drop_unfinished(dispatch: &dyn Dispatch) -> Result<()> {
+    for table in dispatch.catalog().tables() {
+        take_away(dispatch, table.id, |table| {
+            table.indexes.retain(|index| index.state != IndexState::Building);
+            let Table { columns, indexes, .. } = table;
+            for column in columns.iter_mut().filter(|column| column.hidden && !column.dropped) {
+                let is_read = indexes.iter().any(|index| {
+                    index.predicate == Some(column.number)
+                        || index.parts.iter().any(|part| part.column == column.number)
+                });
+                if !is_read {
+                    drop_column(column);
+                }
+            }
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// A dropped column: its number is used up, and rows may still hold its values.
+pub(super) fn drop_column(column: &mut Column) {
+    *column = Column {
+        name: format!("........pg.dropped.{}........", column.number.0),
+        dropped: true,
+        hidden: false,
+        default: None,
+        not_null: false,
+        comment: None,
+        ..column.clone()
+    };
+}
+
+/// The error of a build, in words of the statement.
+fn named(error: Error, index: &str) -> Error {
+    if error.code() != Code::UniqueViolation {
+        return error;
+    }
+    let named = Error::new(Code::UniqueViolation, format!("could not create unique index \"{index}\""));
+    match error.detail() {
+        Some(detail) => named.with_detail(detail.to_owned()),
+        None => named,
+    }
+}
+
+fn nobody_waits() -> Error {
+    Error::new(Code::QueryCanceled, "canceling statement due to user request")
+}
