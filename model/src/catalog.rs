@@ -3,7 +3,7 @@
 //! Invariants:
 //! - A snapshot never changes; DDL makes a new one with a higher version and publishes it with one pointer store.
 //! - Names are unique per namespace: databases and roles in the cluster, schemas in a database, relations (tables, views,
-//!   sequences, indexes) in a schema.
+//!   sequences, indexes) in a schema; those of temporary tables in their session.
 //! - A [`Change`] is all or nothing. It names the version of each object it was planned on; if one moved on, it is refused
 //!   with `40001` and planned again.
 //!
@@ -43,6 +43,8 @@ pub struct Catalog {
     roles: BTreeMap<RoleId, Arc<Role>>,
     grants: BTreeSet<Grant>,
     relation_names: BTreeMap<(SchemaId, String), Relation>,
+    /// Those of temporary tables and their indexes, which only their session finds.
+    temporary_names: BTreeMap<(SessionId, String), Relation>,
 }
 
 /// What a name in a schema stands for.
@@ -243,10 +245,9 @@ impl Catalog {
             }
             Object::Table(table) => {
                 self.forget_names_of_table(table.id);
-                let known = |name: &str| known_as(table, name);
-                self.claim_name(table.schema, &known(&table.name), Relation::Table(table.id))?;
+                self.claim_name_of_table(table, &table.name, Relation::Table(table.id))?;
                 for index in &table.indexes {
-                    self.claim_name(table.schema, &known(&index.name), Relation::Index(table.id, index.id))?;
+                    self.claim_name_of_table(table, &index.name, Relation::Index(table.id, index.id))?;
                 }
                 self.tables.insert(table.id, Arc::new(table.clone()));
             }
@@ -266,16 +267,26 @@ impl Catalog {
 
     fn claim_name(&mut self, schema: SchemaId, name: &str, relation: Relation) -> Result<()> {
         let taken = self.relation_names.contains_key(&(schema, name.to_owned()));
-        refuse_if(taken, Code::DuplicateTable, "relation", name.rsplit('\u{1}').next().unwrap_or(name))?;
+        refuse_if(taken, Code::DuplicateTable, "relation", name)?;
         self.relation_names.insert((schema, name.to_owned()), relation);
+        Ok(())
+    }
+
+    fn claim_name_of_table(&mut self, table: &Table, name: &str, relation: Relation) -> Result<()> {
+        let Some(session) = table.temporary else { return self.claim_name(table.schema, name, relation) };
+        let taken = self.temporary_names.contains_key(&(session, name.to_owned()));
+        refuse_if(taken, Code::DuplicateTable, "relation", name)?;
+        self.temporary_names.insert((session, name.to_owned()), relation);
         Ok(())
     }
 
     fn forget_names_of_table(&mut self, id: TableId) {
         let Some(table) = self.tables.get(&id) else { return };
-        self.relation_names.remove(&(table.schema, known_as(table, &table.name)));
-        for index in &table.indexes {
-            self.relation_names.remove(&(table.schema, known_as(table, &index.name)));
+        for name in table.indexes.iter().map(|index| &index.name).chain([&table.name]) {
+            match table.temporary {
+                Some(session) => self.temporary_names.remove(&(session, name.clone())),
+                None => self.relation_names.remove(&(table.schema, name.clone())),
+            };
         }
     }
 
@@ -387,8 +398,7 @@ impl Catalog {
 
     /// What a name stands for among the temporary tables of a session.
     pub fn find_temporary(&self, session: SessionId, name: &str) -> Option<Relation> {
-        let known = temporary_name(session, name);
-        self.relation_names.iter().find(|((_, at), _)| *at == known).map(|(_, relation)| *relation)
+        self.temporary_names.get(&(session, name.to_owned())).copied()
     }
 
     /// The table with this id.
@@ -440,16 +450,6 @@ impl Catalog {
     pub fn grants(&self) -> impl Iterator<Item = &Grant> {
         self.grants.iter()
     }
-}
-
-/// The name by which a table or one of its indexes is found: that of a temporary one is no other session's.
-fn known_as(table: &Table, name: &str) -> String {
-    table.temporary.map_or_else(|| name.to_owned(), |session| temporary_name(session, name))
-}
-
-/// No client can write such a name.
-fn temporary_name(session: SessionId, name: &str) -> String {
-    format!("{}\u{1}{name}", session.0)
 }
 
 /// A database of the superuser's with its schema `public`.
@@ -507,6 +507,46 @@ mod tests {
         let refused = catalog.apply(&change).expect_err("the same name twice");
         assert_eq!(refused.code(), Code::DuplicateSchema);
         assert!(catalog.find_schema(database, "a").is_none());
+    }
+
+    #[test]
+    fn the_name_of_a_temporary_table_is_found_by_its_session_alone_and_taken_by_nobody() {
+        let catalog = Catalog::bootstrap("admin", None, "keystead");
+        let database = catalog.find_database("keystead").expect("made by bootstrap").id;
+        let public = catalog.find_schema(database, "public").expect("made by bootstrap").id;
+        let table = |id, name: &str, temporary| {
+            Object::Table(Table {
+                id: TableId(id),
+                database,
+                schema: public,
+                name: name.to_owned(),
+                owner: ADMIN,
+                kind: crate::schema::Kind::Table,
+                version: 1,
+                columns: Vec::new(),
+                primary_key: None,
+                indexes: Vec::new(),
+                partition_by: Vec::new(),
+                checks: Vec::new(),
+                foreign_keys: Vec::new(),
+                feed: true,
+                temporary,
+                comment: None,
+            })
+        };
+        let put = vec![table(20_000, "7\u{1}t", None), table(20_001, "t", Some(SessionId(8)))];
+        let catalog = catalog.apply(&Change { put, ..Change::default() }).expect("two names");
+        assert_eq!(catalog.find_temporary(SessionId(7), "t"), None);
+        assert_eq!(catalog.find_temporary(SessionId(8), "t"), Some(Relation::Table(TableId(20_001))));
+        assert_eq!(catalog.find_relation(public, "t"), None);
+        let put = vec![table(20_002, "t", None), table(20_003, "t", Some(SessionId(7)))];
+        let catalog = catalog.apply(&Change { put, ..Change::default() }).expect("names of others");
+        let again = Change { put: vec![table(20_004, "t", Some(SessionId(7)))], ..Change::default() };
+        assert_eq!(catalog.apply(&again).expect_err("taken").code(), Code::DuplicateTable);
+        let gone = Change { drop: vec![ObjectId::Table(TableId(20_003))], ..Change::default() };
+        let catalog = catalog.apply(&gone).expect("dropped");
+        assert_eq!(catalog.find_temporary(SessionId(7), "t"), None);
+        assert_eq!(catalog.find_relation(public, "t"), Some(Relation::Table(TableId(20_002))));
     }
 
     #[test]
