@@ -332,9 +332,7 @@ impl Session {
             return Err(Error::unsupported("a partition column cannot be dropped", "Make a new table."));
         }
         let mut dropping = Dropping::new(&catalog, cascade);
-        let reads =
-            catalog.views().any(|view| view.depends_on.contains(&table.id) && view.query.contains(name));
-        if reads {
+        if let Some(view) = self.reader_of(&table, column) {
             if !cascade {
                 let message = format!(
                     "cannot drop column {name} of table {} because other objects depend on it",
@@ -342,7 +340,7 @@ impl Session {
                 );
                 return Err(depends(
                     message,
-                    format!("a view depends on column {name} of table {}", table.name),
+                    format!("view {} depends on column {name} of table {}", view.name, table.name),
                 ));
             }
             dropping.views_on(table.id, "table", &table.name)?;
@@ -399,7 +397,8 @@ impl Session {
             let message = format!("column \"{new}\" of relation \"{}\" already exists", table.name);
             return Err(Error::new(Code::DuplicateColumn, message));
         }
-        let mentioned = |text: &String| text.contains(old);
+        let quoted = quote(old);
+        let mentioned = |text: &String| text.contains(old) || text.contains(&quoted);
         let texts = table.checks.iter().map(|check| &check.expression);
         let generated = table.columns.iter().filter_map(|column| match &column.default {
             Some(ColumnDefault::Generated(text)) => Some(text),
@@ -759,7 +758,9 @@ impl Session {
         // Whether there are rows must not change until the catalog has; partitioned tables are only looked at.
         let lock =
             if rewrites && table.partition_by.is_empty() { self.lock_table(table).await? } else { None };
-        if rewrites && self.has_rows(table).await? {
+        let has_rows = rewrites && self.has_rows(table).await?;
+        self.check_readers(table, column, has_rows)?;
+        if has_rows {
             if let Some(lock) = lock {
                 lock.release().await?;
             }

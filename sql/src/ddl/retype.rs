@@ -134,6 +134,38 @@ impl Session {
         done
     }
 
+    /// Refuses to change the type of a column that others read: views, generated columns and, where values are rewritten,
+    /// expressions of indexes.
+    pub(super) fn check_readers(&mut self, table: &Table, column: &Column, rewrites: bool) -> Result<()> {
+        let name = &column.name;
+        let names = self.current_names();
+        let columns = visible(table);
+        let mut context = self.new_context();
+        for other in table.columns.iter().filter(|other| !other.dropped && (rewrites || !other.hidden)) {
+            let Some(ColumnDefault::Generated(text)) = &other.default else { continue };
+            let bound = bind::bind_alone(text, "column generation", &columns, None, &names, &mut context)?;
+            if !bind::depends_on_columns(&bound).iter().any(|at| columns[*at].0 == *name) {
+                continue;
+            }
+            return Err(if other.hidden {
+                Error::unsupported(
+                    format!("column \"{name}\" is read by an index expression or predicate"),
+                    "Drop the index, change the type, and make the index again.",
+                )
+            } else {
+                let message = "cannot alter type of a column used by a generated column";
+                let detail = format!("Column \"{name}\" is used by generated column \"{}\".", other.name);
+                Error::new(Code::FeatureNotSupported, message).with_detail(detail)
+            });
+        }
+        if let Some(view) = self.reader_of(table, column) {
+            let message = "cannot alter type of a column used by a view or rule";
+            let detail = format!("rule _RETURN on view {} depends on column \"{name}\"", view.name);
+            return Err(Error::new(Code::FeatureNotSupported, message).with_detail(detail));
+        }
+        Ok(())
+    }
+
     /// Refuses what cannot follow the column.
     fn check_retype(&mut self, table: &Table, retype: &Retype) -> Result<()> {
         let Retype { column, ty, typmod, value, is_given } = retype;
@@ -211,35 +243,7 @@ impl Session {
             }
             Some(ColumnDefault::Identity { .. }) | None => {}
         }
-        for other in &table.columns {
-            let Some(ColumnDefault::Generated(text)) = &other.default else { continue };
-            let bound = bind::bind_alone(text, "column generation", &columns, None, &names, &mut context)?;
-            if other.dropped || !bind::depends_on_columns(&bound).iter().any(|at| columns[*at].0 == *name) {
-                continue;
-            }
-            return Err(if other.hidden {
-                Error::unsupported(
-                    format!("column \"{name}\" is read by an index expression or predicate"),
-                    "Drop the index, change the type, and make the index again.",
-                )
-            } else {
-                Error::unsupported(
-                    "cannot alter type of a column used by a generated column",
-                    format!("Column \"{name}\" is used by generated column \"{}\".", other.name),
-                )
-            });
-        }
         let catalog = self.current_catalog();
-        let reader = catalog.views().find(|view| {
-            view.depends_on.contains(&table.id)
-                && (view.query.contains(name.as_str()) || view.query.contains('*'))
-        });
-        if let Some(view) = reader {
-            return Err(Error::unsupported(
-                "cannot alter type of a column used by a view or rule",
-                format!("Drop view \"{}\" first.", view.name),
-            ));
-        }
         let alike = (ty.is_integer() && column.data_type.is_integer())
             || (ty.is_text() && column.data_type.is_text());
         let refers = |other: &Table| {

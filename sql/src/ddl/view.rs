@@ -1,17 +1,19 @@
 //! CREATE VIEW.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use model::{
     Code, Error, Result, Type,
     catalog::{Change, Expected, Object, ObjectId},
     id::TableId,
-    schema::View,
+    schema::{Column, Table, View},
 };
 use sqlparser::ast;
 
 use crate::{
     bind::{self, Found, unsupported},
+    parse,
+    plan::logical::Logical,
     session::Session,
 };
 
@@ -136,6 +138,24 @@ impl Session {
         Ok(())
     }
 
+    /// The first view whose query reads a column of a table.
+    pub(super) fn reader_of(&mut self, table: &Table, column: &Column) -> Option<Arc<View>> {
+        let names = self.current_names();
+        let origin = (table.id.0, column.place().0);
+        let views = names.catalog.views().filter(|view| view.depends_on.contains(&table.id));
+        views.cloned().collect::<Vec<_>>().into_iter().find(|view| {
+            let mut context = self.new_context();
+            let bound = parse::parse_query(&view.query).and_then(|query| {
+                let statement = ast::Statement::Query(query);
+                bind::bind(&view.query, &statement, &names, &mut context, bind::Parameters::default())
+            });
+            // What cannot be understood any more may read anything.
+            bound.map_or(true, |bound| {
+                columns_read(&bound).iter().any(|id| bound.columns.get(*id).origin == Some(origin))
+            })
+        })
+    }
+
     /// A query's text with the relations it names fully qualified, so that it means the same under any search path.
     fn qualify(&self, query: &ast::Query) -> Result<String> {
         let names = self.current_names();
@@ -214,4 +234,27 @@ fn name_length(text: &str) -> usize {
         return quoted.find('"').map_or(text.len(), |end| end + 2);
     }
     text.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(text.len())
+}
+
+/// The ids of the columns that a query reads: in an expression, as its result, or by place.
+fn columns_read(bound: &bind::Bound) -> BTreeSet<usize> {
+    let mut read: BTreeSet<usize> = bound.outputs.iter().map(|(_, id)| *id).collect();
+    bound.plan.for_each_inside(&mut |node| {
+        node.for_each_expr(&mut |expr| {
+            expr.any(&mut |expr| {
+                read.extend(expr.as_column());
+                false
+            });
+        });
+        match node {
+            Logical::SetOperation { .. } | Logical::Distinct { .. } | Logical::Recursive { .. } => {
+                read.extend(node.inputs().iter().flat_map(|input| input.output()));
+            }
+            Logical::With { expressions, .. } => {
+                read.extend(expressions.iter().flat_map(|common| common.plan.output()));
+            }
+            _ => {}
+        }
+    });
+    read
 }
