@@ -212,7 +212,10 @@ impl Session {
             return self.missing(if_exists, Code::InvalidSchemaName, "schema", &name);
         };
         self.need_owner(&catalog, schema.owner, "schema", &name)?;
-        let tables: Vec<_> = catalog.tables().filter(|table| table.schema == schema.id).cloned().collect();
+        // A temporary table only lies in the schema's partition: it stays there as long as its session.
+        let is_inside =
+            |table: &&std::sync::Arc<Table>| table.schema == schema.id && table.temporary.is_none();
+        let tables: Vec<_> = catalog.tables().filter(is_inside).cloned().collect();
         let views: Vec<_> = catalog.views().filter(|view| view.schema == schema.id).cloned().collect();
         let sequences: Vec<_> = catalog
             .sequences()

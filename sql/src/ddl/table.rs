@@ -104,13 +104,23 @@ impl Session {
     /// The schema in whose partition a temporary table lies, and its name.
     fn place_temporary(&self, names: &Names, path: &[String]) -> Result<(SchemaId, String)> {
         match path {
-            [name] => Ok((names.creation_schema()?, name.clone())),
-            [schema, name] if schema == "pg_temp" => Ok((names.creation_schema()?, name.clone())),
+            [name] => Ok((self.temporary_schema(names)?, name.clone())),
+            [schema, name] if schema == "pg_temp" => Ok((self.temporary_schema(names)?, name.clone())),
             _ => Err(Error::new(
                 Code::InvalidTableDefinition,
                 "cannot create temporary relation in non-temporary schema",
             )),
         }
+    }
+
+    /// The first schema of `search_path`, so that a transaction may write the table beside others; if there is none, `public`
+    /// or any other: the table belongs to none of them.
+    fn temporary_schema(&self, names: &Names) -> Result<SchemaId> {
+        names.creation_schema().or_else(|none| {
+            let (catalog, database) = (&names.catalog, self.database_id());
+            let other = catalog.find_schema(database, "public").or_else(|| catalog.schemas(database).next());
+            other.map(|schema| schema.id).ok_or(none)
+        })
     }
 
     async fn create_table_as(
@@ -786,6 +796,17 @@ impl Builder {
                 Code::InsufficientPrivilege,
                 format!("permission denied for table {}", parent.name),
             ));
+        }
+        match (self.table.temporary.is_some(), parent.temporary.is_some()) {
+            (false, true) => {
+                let message = "constraints on permanent tables may reference only permanent tables";
+                return Err(Error::new(Code::InvalidTableDefinition, message));
+            }
+            (true, false) => {
+                let message = "constraints on temporary tables may reference only temporary tables";
+                return Err(Error::new(Code::InvalidTableDefinition, message));
+            }
+            (true, true) | (false, false) => {}
         }
         if parent.schema != self.table.schema {
             return Err(unsupported(

@@ -1,7 +1,7 @@
 //! Temporary tables: what happens to them at a commit, at DISCARD and when their session ends.
 //!
 //! A temporary table lies in the partition of the schema in which it was made, so that a transaction may write it beside
-//! others; only its session finds it by name.
+//! others; only its session finds it by name. It outlives that schema.
 
 use model::{
     Result,
