@@ -200,3 +200,14 @@ async fn merge_changes_what_matches_and_adds_what_does_not() {
     assert_eq!(merged.tag, "MERGE 4");
     assert_eq!(c.rows("select * from t order by id").await, ["1|11", "3|3", "4|40", "5|7"]);
 }
+
+#[tokio::test]
+async fn a_failing_row_is_shown_by_the_places_of_its_columns() {
+    let server = Server::new();
+    let mut c = server.connect();
+    c.run("create table t (a int, b int, c int check (c > 0))").await.expect("made");
+    c.run("insert into t values (1, 2, 3)").await.expect("filled");
+    c.run("alter table t alter a type text").await.expect("changed");
+    let error = c.run("insert into t values ('x', 5, -1)").await.expect_err("refused");
+    assert_eq!(error.detail(), Some("Failing row contains (x, 5, -1)."));
+}
