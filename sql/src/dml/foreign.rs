@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     batch::Batch,
+    bind,
     execute::{KeyBytes, Runtime, whole_row},
     txn::{Base, Isolation},
 };
@@ -504,18 +505,19 @@ fn parent_of(catalog: &model::catalog::Catalog, foreign_key: &ForeignKey) -> Res
         .ok_or_else(|| Error::internal(format!("the parent of foreign key \"{}\" is gone", foreign_key.name)))
 }
 
-/// The unique index over exactly the referred columns.
+/// The unique index over exactly the referred columns; `0A000` while there is none but what the transaction itself adds.
 fn parent_index<'a>(parent: &'a Table, foreign_key: &ForeignKey) -> Result<&'a Index> {
     let fits = |index: &&Index| {
         index.unique
             && index.predicate.is_none()
-            && index.state != IndexState::Invalid
             && index.parts.len() == foreign_key.parent_columns.len()
             && index.parts.iter().all(|part| foreign_key.parent_columns.contains(&part.column))
     };
-    let found = parent.key().filter(|key| fits(key)).or_else(|| parent.indexes.iter().find(fits));
-    found.ok_or_else(|| {
-        Error::internal(format!("foreign key \"{}\" refers to no unique index", foreign_key.name))
+    let is_ready = |index: &&Index| fits(index) && index.state == IndexState::Ready;
+    let found = parent.key().filter(|key| fits(key)).or_else(|| parent.indexes.iter().find(is_ready));
+    found.ok_or_else(|| match parent.indexes.iter().find(fits) {
+        Some(index) => bind::not_built(index),
+        None => Error::internal(format!("foreign key \"{}\" refers to no unique index", foreign_key.name)),
     })
 }
 
