@@ -14,14 +14,16 @@ use sqlparser::{
     ast,
     dialect::PostgreSqlDialect,
     parser::{Parser, ParserError},
-    tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace},
+    tokenizer::{Location, Token, TokenWithSpan},
 };
 
 pub(crate) mod literals;
 mod rewrite;
 pub(crate) mod scan;
+mod tokens;
 pub(crate) mod utility;
 
+use tokens::tokenize;
 pub(crate) use utility::Utility;
 
 /// How deep `sqlparser` may recurse; several of its steps make one level of nesting.
@@ -133,34 +135,6 @@ fn parser(tokens: Vec<TokenWithSpan>) -> Parser<'static> {
     Parser::new(&DIALECT).with_recursion_limit(RECURSION_MAX).with_tokens_with_locations(tokens)
 }
 
-fn tokenize(source: Source<'_>) -> Result<Vec<TokenWithSpan>> {
-    static DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
-    Tokenizer::new(&DIALECT, source.text).tokenize_with_location().map_err(|error| {
-        let message = unterminated(&error.message, source, error.location);
-        let error_ = Error::new(Code::SyntaxError, message);
-        match source.position(error.location) {
-            Some(position) => error_.with_position(position),
-            None => error_,
-        }
-    })
-}
-
-fn unterminated(message: &str, source: Source<'_>, at: Location) -> String {
-    let rest = &source.text[source.offset(at).min(source.text.len())..];
-    let near: String = rest.chars().take(60).collect();
-    if message.contains("Unterminated string") || message.contains("Unterminated encoded string") {
-        format!("unterminated quoted string at or near \"{near}\"")
-    } else if message.contains("Unterminated dollar") {
-        format!("unterminated dollar-quoted string at or near \"{near}\"")
-    } else if message.contains("multi-line comment") {
-        format!("unterminated /* comment at or near \"{near}\"")
-    } else if message.contains("close delimiter") {
-        format!("unterminated quoted identifier at or near \"{near}\"")
-    } else {
-        format!("syntax error at or near \"{}\"", near.split_whitespace().next().unwrap_or(""))
-    }
-}
-
 /// Tokens of each statement that has any.
 fn split(source: Source<'_>) -> Result<Vec<Vec<TokenWithSpan>>> {
     let mut groups = Vec::new();
@@ -168,7 +142,6 @@ fn split(source: Source<'_>) -> Result<Vec<Vec<TokenWithSpan>>> {
     for token in tokenize(source)? {
         match token.token {
             Token::SemiColon => groups.push(std::mem::take(&mut group)),
-            Token::Whitespace(Whitespace::SingleLineComment { .. } | Whitespace::MultiLineComment(_)) => {}
             Token::Whitespace(_) | Token::EOF => {}
             _ => group.push(token),
         }

@@ -67,6 +67,23 @@ pub(crate) fn check(text: &str) -> Result<Measure> {
     Ok(measure)
 }
 
+/// A text with blanks in the place of its comments, so that everything else stands where it stood.
+pub(super) fn blank_comments(text: &str) -> String {
+    let mut blanked = String::with_capacity(text.len());
+    let mut scan = Scan::new(text.as_bytes());
+    while let Some(&byte) = scan.bytes.get(scan.at) {
+        let start = scan.at;
+        let is_comment = scan.step(byte);
+        let piece = &text[start..scan.at.min(text.len())];
+        if is_comment {
+            blanked.extend(piece.chars().map(|c| if c == '\n' { c } else { ' ' }));
+        } else {
+            blanked.push_str(piece);
+        }
+    }
+    blanked
+}
+
 /// Runs work that recurses along the nesting of a text: on a large stack where the text nests deeply.
 pub(crate) fn with_stack<T: Send>(text: &str, work: impl FnOnce() -> T + Send) -> T {
     let measure = Scan::new(text.as_bytes()).run();
@@ -126,21 +143,30 @@ impl<'a> Scan<'a> {
 
     fn run(mut self) -> Measure {
         while let Some(&byte) = self.bytes.get(self.at) {
-            match byte {
-                b' ' | b'\t' | b'\n' | b'\r' | 0x0c | 0x0b => self.at += 1,
-                b'-' if self.next_is(b'-') => self.line_comment(),
-                b'/' if self.next_is(b'*') => self.block_comment(),
-                b'\'' => self.quoted(b'\''),
-                b'"' => self.quoted(b'"'),
-                b'$' => self.dollar(),
-                b'(' | b'[' => self.opens(),
-                b')' | b']' => self.closes(),
-                b',' | b';' => self.separates(byte),
-                b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => self.word(),
-                _ => self.operator(),
-            }
+            self.step(byte);
         }
         self.measure
+    }
+
+    /// One token, comment or blank; whether it was a comment, to its end.
+    fn step(&mut self, byte: u8) -> bool {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\r' | 0x0c | 0x0b => self.at += 1,
+            b'-' if self.next_is(b'-') => {
+                self.line_comment();
+                return true;
+            }
+            b'/' if self.next_is(b'*') => return self.block_comment(),
+            b'\'' => self.quoted(b'\''),
+            b'"' => self.quoted(b'"'),
+            b'$' => self.dollar(),
+            b'(' | b'[' => self.opens(),
+            b')' | b']' => self.closes(),
+            b',' | b';' => self.separates(byte),
+            b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' | b'_' | 0x80.. => self.word(),
+            _ => self.operator(),
+        }
+        false
     }
 
     fn next_is(&self, byte: u8) -> bool {
@@ -159,10 +185,11 @@ impl<'a> Scan<'a> {
 
     fn line_comment(&mut self) {
         let rest = &self.bytes[self.at..];
-        self.at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+        self.at += rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(rest.len());
     }
 
-    fn block_comment(&mut self) {
+    /// A comment; whether it has an end.
+    fn block_comment(&mut self) -> bool {
         let mut depth = 0_usize;
         while self.at < self.bytes.len() {
             match (self.bytes[self.at], self.bytes.get(self.at + 1)) {
@@ -174,16 +201,17 @@ impl<'a> Scan<'a> {
                     depth -= 1;
                     self.at += 2;
                     if depth == 0 {
-                        return;
+                        return true;
                     }
                 }
                 _ => self.at += 1,
             }
         }
+        false
     }
 
     fn quoted(&mut self, quote: u8) {
-        let escapes = quote == b'\'' && self.at > 0 && matches!(self.bytes[self.at - 1], b'e' | b'E');
+        let escapes = quote == b'\'' && self.follows_escape_mark();
         self.at += 1;
         while let Some(&byte) = self.bytes.get(self.at) {
             self.at += 1;
@@ -194,6 +222,13 @@ impl<'a> Scan<'a> {
             }
         }
         self.operand();
+    }
+
+    /// Whether an `E` of its own stands just before: not the end of a word, such as `like`, but perhaps after a number.
+    fn follows_escape_mark(&self) -> bool {
+        let Some((b'e' | b'E', before)) = self.bytes[..self.at].split_last() else { return false };
+        let word = before.rsplit(|byte| !is_word_part(byte)).next().unwrap_or(before);
+        word.iter().all(u8::is_ascii_digit)
     }
 
     fn dollar(&mut self) {
@@ -247,10 +282,10 @@ impl<'a> Scan<'a> {
 
     fn word(&mut self) {
         let start = self.at;
-        let is_part =
-            |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'$' || *byte >= 0x80;
-        let length =
-            self.bytes[start..].iter().position(|byte| !is_part(byte)).unwrap_or(self.bytes.len() - start);
+        let length = self.bytes[start..]
+            .iter()
+            .position(|byte| !is_word_part(byte))
+            .unwrap_or(self.bytes.len() - start);
         self.at += length;
         let word = &self.bytes[start..self.at];
         let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
@@ -307,6 +342,10 @@ impl<'a> Scan<'a> {
     }
 }
 
+fn is_word_part(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'$' || *byte >= 0x80
+}
+
 fn find(text: &[u8], mark: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -357,6 +396,21 @@ mod tests {
         ] {
             assert!(check(&text).is_ok(), "{}", &text[..20]);
         }
+    }
+
+    #[test]
+    fn what_only_looks_like_a_string_or_a_comment_nests() {
+        let many = "(".repeat(10_000);
+        for text in [format!("select 'a' like'\\' , {many} '"), format!("select 1 -- x\r {many}")] {
+            assert!(check(&text).is_err(), "{}", &text[..20]);
+        }
+        assert!(check(&format!("select e'\\'{many}'")).is_ok());
+    }
+
+    #[test]
+    fn comments_become_blanks_and_nothing_else_moves() {
+        assert_eq!(blank_comments("a--é\nb/*x\n/**/*/c'--'"), "a   \nb   \n      c'--'");
+        assert_eq!(blank_comments("a /* no end"), "a /* no end");
     }
 
     #[test]
