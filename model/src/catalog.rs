@@ -15,7 +15,7 @@ use std::{
 };
 
 use crate::{
-    access::{Grant, Role},
+    access::{self, Grant, Grantee, Privilege, Role},
     error::{Code, Error, Result},
     id::{CatalogVersion, DatabaseId, IndexId, RoleId, SchemaId, SequenceId, SessionId, TableId},
     schema::{Database, Schema, Sequence, Table, View},
@@ -294,11 +294,11 @@ impl Catalog {
         match id {
             ObjectId::Database(id) => {
                 self.databases.remove(&id);
-                self.grants.retain(|grant| grant.object != crate::access::Object::Database(id));
+                self.grants.retain(|grant| grant.object != access::Object::Database(id));
             }
             ObjectId::Schema(id) => {
                 self.schemas.remove(&id);
-                self.grants.retain(|grant| grant.object != crate::access::Object::Schema(id));
+                self.grants.retain(|grant| grant.object != access::Object::Schema(id));
             }
             ObjectId::Table(id) => {
                 self.forget_names_of_table(id);
@@ -317,15 +317,15 @@ impl Catalog {
             }
             ObjectId::Role(id) => {
                 self.roles.remove(&id);
-                self.grants.retain(|grant| grant.grantee != crate::access::Grantee::Role(id));
+                self.grants.retain(|grant| grant.grantee != access::Grantee::Role(id));
             }
         }
     }
 
     fn forget_grants_on(&mut self, relation: TableId) {
         self.grants.retain(|grant| match grant.object {
-            crate::access::Object::Table(id) | crate::access::Object::Column(id, _) => id != relation,
-            crate::access::Object::Database(_) | crate::access::Object::Schema(_) => true,
+            access::Object::Table(id) | access::Object::Column(id, _) => id != relation,
+            access::Object::Database(_) | access::Object::Schema(_) => true,
         });
     }
 
@@ -444,6 +444,18 @@ impl Catalog {
     /// All roles.
     pub fn roles(&self) -> impl Iterator<Item = &Arc<Role>> {
         self.roles.values()
+    }
+
+    /// The grants on one object.
+    pub fn grants_on(&self, object: access::Object) -> impl Iterator<Item = &Grant> {
+        let first = Grant {
+            object,
+            grantee: Grantee::Public,
+            privilege: Privilege::Select,
+            grantor: RoleId(0),
+            grantable: false,
+        };
+        self.grants.range(first..).take_while(move |grant| grant.object == object)
     }
 
     /// All grants.

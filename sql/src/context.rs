@@ -166,8 +166,8 @@ pub trait Sequences: Send + Sync {
     fn next(&self, sequence: SequenceId) -> Result<NextValue>;
     /// `currval`: the number this session got last (`55000` if none).
     fn current(&self, sequence: SequenceId) -> Result<i64>;
-    /// `lastval`.
-    fn last(&self) -> Result<i64>;
+    /// `lastval`, and of which sequence.
+    fn last(&self) -> Result<(SequenceId, i64)>;
     /// `setval`: asks the statement to set it before the row is evaluated again, or answers that it is done.
     fn set(&self, sequence: SequenceId, value: i64, called: bool) -> Result<NextValue>;
 }

@@ -31,6 +31,7 @@ mod optimize;
 mod parse;
 pub mod pg_catalog;
 pub mod plan;
+mod rights;
 pub mod session;
 mod settings;
 pub mod spill;

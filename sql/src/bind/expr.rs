@@ -258,7 +258,7 @@ impl Binder<'_> {
         let found = frame.scope.find(&path, &self.columns).map_err(|error| self.at(error, span))?;
         if let Some(id) = found {
             frame.places.entry(id).or_insert(span);
-            return Ok(self.columns.read(id));
+            return Ok(self.read(id));
         }
         if let [ident] = parts {
             if let Some(function) = bare_function(ident) {
@@ -267,9 +267,9 @@ impl Binder<'_> {
             if let Some(relation) = frame.scope.find_relation_anywhere(&path[0]) {
                 if let (true, [(_, id)]) = (relation.scalar, &relation.columns[..]) {
                     frame.places.entry(*id).or_insert(span);
-                    return Ok(self.columns.read(*id));
+                    return Ok(self.read(*id));
                 }
-                let fields = relation.columns.iter().map(|(_, id)| self.columns.read(*id)).collect();
+                let fields = relation.columns.iter().map(|(_, id)| self.read(*id)).collect();
                 return Ok(Expr::new(Kind::Row(fields), Type::Record));
             }
         }

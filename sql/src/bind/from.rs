@@ -15,7 +15,7 @@ use model::{
 use sqlparser::{ast, ast::Spanned, tokenizer::Span};
 
 use super::{
-    Access, Binder, Found, Scope, VIEWS_MAX,
+    Binder, Found, Scope, VIEWS_MAX,
     expr::Frame,
     fold, path_of,
     query::BoundQuery,
@@ -184,7 +184,7 @@ impl Binder<'_> {
         for (name, at) in names {
             let a = find(self, &left_scope, name, "left", *at)?;
             let b = find(self, &right_scope, name, "right", *at)?;
-            let (left_read, right_read) = (self.columns.read(a), self.columns.read(b));
+            let (left_read, right_read) = (self.read(a), self.read(b));
             conditions.push(self.operate("=", (left_read.clone(), *at), (right_read.clone(), *at))?);
             let id = match kind {
                 JoinKind::Right if left_read.ty == right_read.ty => b,
@@ -247,7 +247,7 @@ impl Binder<'_> {
                     refuse(settings.is_some(), "SETTINGS")?;
                     return self.table_function(name, args, *with_ordinality, alias.as_ref(), left);
                 }
-                let (plan, mut relation) = self.relation(&path_of(name)?, None, span_of(name))?;
+                let (plan, mut relation) = self.relation(&path_of(name)?, span_of(name))?;
                 self.rename(&mut relation, alias.as_ref())?;
                 Ok((plan, one(relation)?))
             }
@@ -342,19 +342,17 @@ impl Binder<'_> {
     }
 
     /// The relation that a name means: a common table expression, a table, a view, a system relation.
-    pub(super) fn relation(
-        &mut self,
-        path: &[String],
-        privilege: Option<Privilege>,
-        span: Span,
-    ) -> Result<(Logical, Relation)> {
+    pub(super) fn relation(&mut self, path: &[String], span: Span) -> Result<(Logical, Relation)> {
         if let [name] = path
             && let Some(found) = self.cte_scan(name)
         {
             return Ok(found);
         }
         match self.names.find(path).map_err(|error| self.at(error, span))? {
-            Some(Found::Table(table)) => Ok(self.scan(table, privilege)),
+            Some(Found::Table(table)) => {
+                self.need(table.id, Privilege::Select, []);
+                Ok(self.scan(table))
+            }
             Some(Found::View(view)) => self.view(&view, span),
             Some(Found::System(relation)) => {
                 let mut columns = Vec::new();
@@ -384,16 +382,13 @@ impl Binder<'_> {
     }
 
     /// A scan of a table with everything a row has.
-    pub(super) fn scan(
-        &mut self,
-        table: std::sync::Arc<Table>,
-        privilege: Option<Privilege>,
-    ) -> (Logical, Relation) {
+    pub(super) fn scan(&mut self, table: std::sync::Arc<Table>) -> (Logical, Relation) {
         let mut columns = Vec::new();
         let mut scan = Vec::new();
         for column in table.columns.iter().filter(|column| !column.dropped) {
             let origin = (table.id.0, column.place().0);
             let id = self.columns.add_with_origin(&column.name, column.data_type, column.typmod.0, origin);
+            self.readable.insert(id, (table.id, column.number));
             scan.push((id, ScanColumn::Column(column.number)));
             if !column.hidden {
                 columns.push((column.place(), column.name.clone(), id));
@@ -409,13 +404,14 @@ impl Binder<'_> {
         ];
         for (name, ty, column) in extra {
             let id = self.columns.add(name, ty, -1);
+            // No right on a column gives one on these.
+            self.readable.insert(id, (table.id, ColumnNumber(0)));
             scan.push((id, column));
             system.push((name, id));
         }
         for column in [ScanColumn::Partition, ScanColumn::Key, ScanColumn::Row] {
             scan.push((self.columns.add("", Type::Bytea, -1), column));
         }
-        self.need(table.id, &table.name, "table", privilege.unwrap_or(Privilege::Select), Vec::new());
         let schema = self.names.catalog.schema(table.schema).map(|schema| schema.name.clone());
         let relation = Relation {
             schema,
@@ -435,7 +431,7 @@ impl Binder<'_> {
             let message = format!("infinite recursion detected in rules for relation \"{}\"", view.name);
             return Err(self.error(Code::InvalidObjectDefinition, message, span));
         }
-        self.need(view.id, &view.name, "view", Privilege::Select, Vec::new());
+        self.need(view.id, Privilege::Select, []);
         let query = parse::parse_query(&view.query)?;
         self.views_open.push(view.id);
         let owner = self.view_owner.replace(view.owner);
@@ -449,24 +445,10 @@ impl Binder<'_> {
         relation.schema = self.names.catalog.schema(view.schema).map(|schema| schema.name.clone());
         for (column, (name, _, _)) in relation.columns.iter_mut().zip(&view.columns) {
             column.0.clone_from(name);
+            // Rights on a view are on the whole of it, and what it reads is its owner's.
+            self.readable.remove(&column.1);
         }
         Ok((plan, relation))
-    }
-
-    /// Notes a right that the statement needs.
-    pub(super) fn need(
-        &mut self,
-        relation: model::id::TableId,
-        name: &str,
-        kind: &'static str,
-        privilege: Privilege,
-        columns: Vec<ColumnNumber>,
-    ) {
-        let access =
-            Access { relation, name: name.to_owned(), kind, privilege, columns, owner: self.view_owner };
-        if !self.access.contains(&access) {
-            self.access.push(access);
-        }
     }
 
     fn table_function(

@@ -22,8 +22,7 @@ impl Binder<'_> {
             merge;
         refuse(output.is_some(), "OUTPUT of MERGE")?;
         self.writes = true;
-        let (target, relation, table, scan) = self.write_target(table, "merge into", Privilege::Update)?;
-        self.access.retain(|access| access.relation != table.id || access.privilege != Privilege::Update);
+        let (target, relation, table, scan) = self.write_target(table, "merge into")?;
         let data = ast::TableWithJoins { relation: source.clone(), joins: Vec::new() };
         let (plan, data_scope) = {
             let (plan, scope) = self.bind_from(std::slice::from_ref(&data), None)?;
@@ -91,7 +90,7 @@ impl Binder<'_> {
         match (action, matched) {
             (ast::MergeAction::DoNothing { .. }, _) => Ok(MergeAction::Nothing),
             (ast::MergeAction::Delete { .. }, true) => {
-                self.need(table.id, &table.name, "table", Privilege::Delete, Vec::new());
+                self.need(table.id, Privilege::Delete, []);
                 Ok(MergeAction::Delete)
             }
             (ast::MergeAction::Update(update), true) => {
@@ -103,8 +102,7 @@ impl Binder<'_> {
                 };
                 let (assignments, queries) = self.assignments(table, list, scope)?;
                 refuse(queries.is_some(), "a sub-query assigned to several columns in MERGE")?;
-                let numbers = assignments.iter().map(|(number, _)| *number).collect();
-                self.need(table.id, &table.name, "table", Privilege::Update, numbers);
+                self.need(table.id, Privilege::Update, assignments.iter().map(|(number, _)| *number));
                 Ok(MergeAction::Update(assignments))
             }
             (ast::MergeAction::Insert(insert), false) => self.merge_insert(table, insert, scope),
@@ -123,8 +121,7 @@ impl Binder<'_> {
         let ast::MergeInsertExpr { insert_token: _, columns, kind_token: _, kind, insert_predicate } = insert;
         refuse(insert_predicate.is_some(), "this form of MERGE")?;
         let targets = self.insert_targets(table, columns)?;
-        let numbers = targets.iter().map(|column| column.number).collect();
-        self.need(table.id, &table.name, "table", Privilege::Insert, numbers);
+        self.need(table.id, Privilege::Insert, targets.iter().map(|column| column.number));
         let ast::MergeInsertKind::Values(values) = kind else {
             return Err(super::unsupported("this form of INSERT in MERGE", "Use INSERT (…) VALUES (…)."));
         };

@@ -7,7 +7,10 @@
 //!
 //! Not here: cheaper plans of the same meaning (`optimize`), DDL (`ddl`).
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use model::{
     Code, Error, Result, Type,
@@ -20,6 +23,7 @@ use sqlparser::{ast, tokenizer::Span};
 
 use crate::{
     context::Context,
+    expr::Expr,
     parse::Source,
     plan::logical::{Columns, Logical},
 };
@@ -79,16 +83,12 @@ pub(crate) enum Command {
 /// A right that a statement needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Access {
-    /// On which table, view or sequence.
+    /// On which table or view.
     pub(crate) relation: TableId,
-    /// Its name, for the error.
-    pub(crate) name: String,
-    /// What kind of thing it is, for the error.
-    pub(crate) kind: &'static str,
     /// Which right.
     pub(crate) privilege: Privilege,
-    /// On which columns; none for the whole.
-    pub(crate) columns: Vec<ColumnNumber>,
+    /// On which columns; where there are none, any one will do.
+    pub(crate) columns: BTreeSet<ColumnNumber>,
     /// On whose behalf, where that is not the session's role: the owner of the view around it.
     pub(crate) owner: Option<model::id::RoleId>,
 }
@@ -124,6 +124,8 @@ pub(crate) struct Binder<'a> {
     columns: Columns,
     parameters: Parameters,
     access: Vec<Access>,
+    /// Which columns of tables and views the ids stand for: whoever reads one needs SELECT on it.
+    readable: BTreeMap<usize, (TableId, ColumnNumber)>,
     tables: Vec<with::Visible>,
     next_cte: usize,
     writes: bool,
@@ -171,6 +173,7 @@ impl<'a> Binder<'a> {
             columns: Columns::default(),
             parameters,
             access: Vec::new(),
+            readable: BTreeMap::new(),
             tables: Vec::new(),
             next_cte: 0,
             writes: false,
@@ -223,6 +226,34 @@ impl<'a> Binder<'a> {
         let bound = self.query(query, None)?;
         let bound = self.settle(bound)?;
         Ok((bound.plan, bound.outputs, Command::Select))
+    }
+
+    /// A column that the statement names: it is read, which needs a right.
+    pub(super) fn read(&mut self, id: usize) -> Expr {
+        if let Some((relation, column)) = self.readable.get(&id).copied() {
+            self.need(relation, Privilege::Select, [column]);
+        }
+        self.columns.read(id)
+    }
+
+    /// Notes a right that the statement needs.
+    pub(super) fn need(
+        &mut self,
+        relation: TableId,
+        privilege: Privilege,
+        columns: impl IntoIterator<Item = ColumnNumber>,
+    ) {
+        let owner = self.view_owner;
+        let same = |access: &&mut Access| {
+            access.relation == relation && access.privilege == privilege && access.owner == owner
+        };
+        match self.access.iter_mut().find(same) {
+            Some(access) => access.columns.extend(columns),
+            None => {
+                let columns = columns.into_iter().collect();
+                self.access.push(Access { relation, privilege, columns, owner });
+            }
+        }
     }
 
     /// An error at a place of the text.

@@ -143,8 +143,11 @@ impl Binder<'_> {
                 let ast::Table { table_name, schema_name } = table.as_ref();
                 let mut path: Vec<String> = schema_name.iter().map(fold).collect();
                 path.extend(table_name.iter().map(fold));
-                let (plan, relation) = self.relation(&path, None, Span::empty())?;
-                let outputs = relation.columns.clone();
+                let (plan, relation) = self.relation(&path, Span::empty())?;
+                let outputs = relation.columns;
+                for (_, id) in &outputs {
+                    self.read(*id);
+                }
                 self.with_tail(BoundQuery { plan, outputs }, tail, parent)
             }
             ast::SetExpr::Insert(_)

@@ -11,12 +11,12 @@ use super::{Binder, Names, Parameters, Scope, expr::Frame, from::plain_relation,
 use crate::{
     context::Context,
     expr::{Expr, Kind},
-    parse,
+    functions, parse,
     plan::RowRules,
 };
 
 impl Binder<'_> {
-    /// The rules of a table over a row whose columns have these ids.
+    /// The rules of a table over a row whose columns have these ids; no right to read them is needed.
     pub(super) fn row_rules(&mut self, table: &Table, row: &[usize]) -> Result<RowRules> {
         let mut rules = RowRules { generated: Vec::new(), checks: Vec::new() };
         let texts = table.columns.iter().filter(|column| !column.dropped).filter_map(|column| match &column
@@ -76,9 +76,10 @@ impl Binder<'_> {
         }
     }
 
+    /// The sequence of an identity column belongs to the table: whoever may add rows may take its numbers.
     fn next_value(&mut self, sequence: SequenceId, column: &Column) -> Result<Expr> {
         let id = Expr::constant(Value::Oid(sequence.0), Type::Regclass);
-        let value = self.call("nextval", vec![(id, Span::empty())], Span::empty())?;
+        let value = Expr::new(Kind::Call(functions::nextval(), vec![id, Expr::bool(true)]), Type::Int8);
         self.coerce(value, column.data_type, column.typmod.0, Coercion::Assignment, Span::empty())
     }
 }

@@ -188,7 +188,7 @@ impl Binder<'_> {
                         places.entry(*id).or_insert(options.wildcard_token.0.span);
                         items.push(Item {
                             name: name.clone(),
-                            value: self.columns.read(*id),
+                            value: self.read(*id),
                             span: options.wildcard_token.0.span,
                         });
                     }
@@ -216,7 +216,7 @@ impl Binder<'_> {
                     };
                     for (name, id) in &found.columns {
                         places.entry(*id).or_insert(span);
-                        items.push(Item { name: name.clone(), value: self.columns.read(*id), span });
+                        items.push(Item { name: name.clone(), value: self.read(*id), span });
                     }
                 }
                 ast::SelectItem::ExprWithAliases { expr, .. } => {
@@ -523,7 +523,7 @@ impl Binder<'_> {
                     mode,
                     wait,
                 });
-                self.need(table.id, &table.name, "table", model::access::Privilege::Update, Vec::new());
+                self.need(table.id, model::access::Privilege::Update, []);
             }
             if let (Some(path), false) = (&of, found) {
                 let name = path.last().map_or("", String::as_str);

@@ -126,8 +126,8 @@ impl Binder<'_> {
         let table = self.target_table(&path_of(name)?, "insert into", span)?;
         let alias = table_alias.as_ref().map(|alias| fold(&alias.alias));
         let targets = self.insert_targets(&table, columns)?;
-        let numbers = targets.iter().map(|column| column.number).collect();
-        self.need(table.id, &table.name, "table", Privilege::Insert, numbers);
+        let given = source.as_ref().map_or(&[][..], |_| &targets);
+        self.need(table.id, Privilege::Insert, given.iter().map(|column| column.number));
         let overriding_system = match overriding.as_ref().map(ToString::to_string) {
             None => false,
             Some(text) => text.to_uppercase().contains("SYSTEM"),
@@ -146,6 +146,9 @@ impl Binder<'_> {
         let (row, new_relation) = self.row_relation(&table, alias.clone());
         let rules = self.row_rules(&table, &row)?;
         let (existing, old_relation) = self.row_relation(&table, alias);
+        for row in [&row, &existing] {
+            self.make_readable(&table, row);
+        }
         let on_conflict = match on {
             None => None,
             Some(ast::OnInsert::DuplicateKeyUpdate(_)) => {
@@ -159,7 +162,7 @@ impl Binder<'_> {
         };
         let mut scope = Scope::default();
         scope.add(new_relation)?;
-        let (returning, outputs) = self.returning(returning.as_deref(), &table, &scope)?;
+        let (returning, outputs) = self.returning(returning.as_deref(), &scope)?;
         let plan = Logical::Insert(Box::new(logical::Insert {
             table,
             source,
@@ -408,6 +411,12 @@ impl Binder<'_> {
         (ids, relation)
     }
 
+    /// Whoever reads a column of this row needs the right to read it in the table.
+    fn make_readable(&mut self, table: &Table, row: &[usize]) {
+        let columns = table.columns.iter().zip(row);
+        self.readable.extend(columns.map(|(column, id)| (*id, (table.id, column.number))));
+    }
+
     #[allow(clippy::type_complexity)]
     fn on_conflict(
         &mut self,
@@ -419,6 +428,9 @@ impl Binder<'_> {
     ) -> Result<(Vec<IndexId>, Option<(Vec<(ColumnNumber, Expr)>, Option<Expr>)>)> {
         let ast::OnConflict { conflict_target, action } = conflict;
         let indexes = self.conflict_indexes(table, conflict_target.as_ref(), span)?;
+        for index in table.indexes.iter().filter(|index| indexes.contains(&index.id)) {
+            self.need(table.id, Privilege::Select, index.parts.iter().map(|part| part.column));
+        }
         let update = match action {
             ast::OnConflictAction::DoNothing => return Ok((indexes, None)),
             ast::OnConflictAction::DoUpdate(update) => update,
@@ -442,8 +454,7 @@ impl Binder<'_> {
         let ast::DoUpdate { assignments, selection } = update;
         let (assignments, extra) = self.assignments(table, assignments, &scope)?;
         refuse(extra.is_some(), "a sub-query assigned to several columns in ON CONFLICT")?;
-        let numbers = assignments.iter().map(|(number, _)| *number).collect();
-        self.need(table.id, &table.name, "table", Privilege::Update, numbers);
+        self.need(table.id, Privilege::Update, assignments.iter().map(|(number, _)| *number));
         let condition = match selection {
             None => None,
             Some(selection) => {
@@ -656,8 +667,7 @@ impl Binder<'_> {
         refuse(!order_by.is_empty() || limit.is_some(), "ORDER BY or LIMIT in UPDATE")?;
         refuse(!table.joins.is_empty(), "JOIN in the target of UPDATE")?;
         self.writes = true;
-        let (target, relation, table, scan) =
-            self.write_target(&table.relation, "update", Privilege::Update)?;
+        let (target, relation, table, scan) = self.write_target(&table.relation, "update")?;
         let tables = match from {
             None => &[][..],
             Some(
@@ -674,15 +684,14 @@ impl Binder<'_> {
         for query in queries.into_iter().flatten() {
             source = join(JoinKind::Single, source, query, None);
         }
-        let numbers = assignments.iter().map(|(number, _)| *number).collect();
-        self.access.retain(|access| access.relation != table.id || access.privilege != Privilege::Update);
-        self.need(table.id, &table.name, "table", Privilege::Update, numbers);
+        self.need(table.id, Privilege::Update, assignments.iter().map(|(number, _)| *number));
 
         let old = target.1;
         let (new, new_relation) = self.row_relation(&table, Some(alias));
         let rules = self.row_rules(&table, &new)?;
+        self.make_readable(&table, &new);
         let new_scope = returning_scope(scope, new_relation);
-        let (returning, outputs) = self.returning(returning.as_deref(), &table, &new_scope)?;
+        let (returning, outputs) = self.returning(returning.as_deref(), &new_scope)?;
         let plan = Logical::Update(Box::new(logical::Update {
             table,
             source,
@@ -723,14 +732,14 @@ impl Binder<'_> {
         };
         refuse(!item.joins.is_empty(), "JOIN in the target of DELETE")?;
         self.writes = true;
-        let (target, relation, table, scan) =
-            self.write_target(&item.relation, "delete from", Privilege::Delete)?;
+        let (target, relation, table, scan) = self.write_target(&item.relation, "delete from")?;
+        self.need(table.id, Privilege::Delete, []);
         let (mut source, scope) = self.source(scan, relation, using.as_deref().unwrap_or_default())?;
         let condition = self.write_condition(selection.as_ref(), &scope)?;
         if let Some(condition) = condition.clone() {
             source = Logical::Filter { input: Box::new(source), condition };
         }
-        let (returning, outputs) = self.returning(returning.as_deref(), &table, &scope)?;
+        let (returning, outputs) = self.returning(returning.as_deref(), &scope)?;
         let plan = Logical::Delete(Box::new(logical::Delete {
             table,
             source,
@@ -748,7 +757,6 @@ impl Binder<'_> {
         &mut self,
         factor: &ast::TableFactor,
         what: &str,
-        privilege: Privilege,
     ) -> Result<((Target, Vec<usize>), Relation, Arc<Table>, Logical)> {
         let ast::TableFactor::Table { name, alias, args, .. } = factor else {
             return Err(unsupported("this target", "Name a table."));
@@ -756,7 +764,7 @@ impl Binder<'_> {
         refuse(args.is_some(), "a function as target")?;
         let span = span_of(name);
         let table = self.target_table(&path_of(name)?, what, span)?;
-        let (scan, mut relation) = self.scan(table.clone(), Some(privilege));
+        let (scan, mut relation) = self.scan(table.clone());
         self.rename(&mut relation, alias.as_ref())?;
         let id_of = |column| {
             let found = relation.scan.iter().find(|(_, at)| *at == column).map(|(id, _)| *id);
@@ -820,7 +828,6 @@ impl Binder<'_> {
     fn returning(
         &mut self,
         list: Option<&[ast::SelectItem]>,
-        table: &Table,
         scope: &Scope<'_>,
     ) -> Result<(Returning, Vec<(String, usize)>)> {
         let Some(list) = list else { return Ok((None, Vec::new())) };
@@ -868,7 +875,6 @@ impl Binder<'_> {
                 }
             }
         }
-        self.need(table.id, &table.name, "table", Privilege::Select, Vec::new());
         Ok((Some(items), outputs))
     }
 
@@ -879,7 +885,7 @@ impl Binder<'_> {
         items: &mut Vec<(usize, Expr)>,
         outputs: &mut Vec<(String, usize)>,
     ) {
-        let read = self.columns.read(column);
+        let read = self.read(column);
         let id = self.columns.add(name, read.ty, read.typmod);
         self.columns.get_mut(id).origin = self.columns.get(column).origin;
         items.push((id, read));

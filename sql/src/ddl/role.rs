@@ -324,7 +324,16 @@ impl Session {
                 };
                 for (right, columns) in wanted(&statement.privileges, all, kind)? {
                     let objects = if columns.is_empty() {
-                        vec![*object]
+                        // What is taken back of a table is taken back of its columns too.
+                        let columns = table
+                            .filter(|_| statement.revoke)
+                            .and_then(|id| catalog.table(id))
+                            .map_or(&[][..], |table| &table.columns);
+                        let on_columns = columns.iter().filter_map(|column| match object {
+                            Right::Table(id) => Some(Right::Column(*id, column.number)),
+                            _ => None,
+                        });
+                        std::iter::once(*object).chain(on_columns).collect()
                     } else {
                         let Some(table) = table.and_then(|id| catalog.table(id)) else {
                             return Err(unsupported(

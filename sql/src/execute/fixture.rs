@@ -355,7 +355,7 @@ impl Sequences for Still {
         Err(Error::new(Code::UndefinedTable, "no sequences here"))
     }
 
-    fn last(&self) -> Result<i64> {
+    fn last(&self) -> Result<(SequenceId, i64)> {
         Err(Error::new(Code::UndefinedTable, "no sequences here"))
     }
 

@@ -10,6 +10,7 @@ use super::{Definitions, int, int4, text};
 use crate::{
     context::Context,
     pg_catalog::{self, definition},
+    rights,
 };
 
 const O: Type = Type::Oid;
@@ -349,7 +350,7 @@ fn granted(
     list: &Value,
 ) -> Result<Value> {
     let wanted = parse_privileges(list)?;
-    let roles = roles_of(context, user);
+    let roles = rights::roles_of(&context.catalog, user);
     if is_superuser(context, user) || roles.contains(&owner) {
         return Ok(Value::Bool(true));
     }

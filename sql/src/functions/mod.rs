@@ -205,6 +205,11 @@ pub(crate) fn named_row_to_json() -> &'static Function {
     &json::NAMED_ROW
 }
 
+/// `nextval`. With a second argument it is the table that takes the number, and the user's rights do not count.
+pub(crate) fn nextval() -> &'static Function {
+    &find_functions("nextval")[0]
+}
+
 /// A field of a JSON object in a type: the document, the key, the type's OID. The call's type is that type.
 pub(crate) fn json_field_as() -> &'static Function {
     &json::FIELD_AS

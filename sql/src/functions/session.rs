@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use model::{
     Code, Error, Result, Type, Value,
+    access::Privilege,
     catalog::Relation,
     id::SequenceId,
     types::Scalar as Element,
@@ -11,7 +12,10 @@ use model::{
 };
 
 use super::{Accepts, Definitions, boolean, float, int, text};
-use crate::context::{Context, NextValue, reservation};
+use crate::{
+    context::{Context, NextValue, reservation},
+    rights,
+};
 
 const T: Type = Type::Text;
 const N: Type = Type::Name;
@@ -146,22 +150,44 @@ fn settings(d: &mut Definitions) {
 fn sequences(d: &mut Definitions) {
     d.scalar("nextval", [Type::Regclass], Type::Int8, |context, a| {
         let sequence = sequence_of(context, &a[0])?;
+        if a.len() == 1 {
+            check_right(context, sequence, &[Privilege::Usage, Privilege::Update])?;
+        }
         number(context.sequences.next(sequence)?)
     })
     .volatile();
     d.scalar("currval", [Type::Regclass], Type::Int8, |context, a| {
         let sequence = sequence_of(context, &a[0])?;
+        check_right(context, sequence, &READS_SEQUENCE)?;
         Ok(Value::Int8(context.sequences.current(sequence)?))
     })
     .volatile();
-    d.scalar("lastval", (), Type::Int8, |context, _| Ok(Value::Int8(context.sequences.last()?))).volatile();
+    d.scalar("lastval", (), Type::Int8, |context, _| {
+        let (sequence, number) = context.sequences.last()?;
+        check_right(context, sequence, &READS_SEQUENCE)?;
+        Ok(Value::Int8(number))
+    })
+    .volatile();
     d.scalar("setval", [Type::Regclass, Type::Int8, Type::Bool], Type::Int8, |context, a| {
         let sequence = sequence_of(context, &a[0])?;
+        check_right(context, sequence, &[Privilege::Update])?;
         let called = a.get(2).is_none_or(boolean);
         number(context.sequences.set(sequence, int(&a[1]), called)?)
     })
     .optional(1)
     .volatile();
+}
+
+/// Either of these lets a role see where a sequence stands.
+pub(crate) const READS_SEQUENCE: [Privilege; 2] = [Privilege::Usage, Privilege::Select];
+
+/// `42501` without any of these rights.
+fn check_right(context: &Context, sequence: SequenceId, any_of: &[Privilege]) -> Result<()> {
+    if rights::may_use_sequence(&context.catalog, context.current_user, sequence, any_of) {
+        return Ok(());
+    }
+    let name = context.catalog.sequence(sequence).map_or("", |sequence| sequence.name.as_str());
+    Err(Error::new(Code::InsufficientPrivilege, format!("permission denied for sequence {name}")))
 }
 
 fn number(answer: NextValue) -> Result<Value> {

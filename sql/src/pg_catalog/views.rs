@@ -3,7 +3,7 @@
 use model::{Type, Value, schema::Table};
 
 use super::{Relation, definition, flag, rows, tables, text};
-use crate::context::Context;
+use crate::{context::Context, functions::session::READS_SEQUENCE, rights};
 
 const N: Type = Type::Name;
 const B: Type = Type::Bool;
@@ -117,7 +117,13 @@ pub(super) const RELATIONS: &[Relation] = &[
             let sequences =
                 context.catalog.sequences().filter(|at| at.database == context.database).map(|sequence| {
                     let schema = context.catalog.schema(sequence.schema);
-                    let last = context.sequences.current(sequence.id).ok();
+                    let may_read = rights::may_use_sequence(
+                        &context.catalog,
+                        context.current_user,
+                        sequence.id,
+                        &READS_SEQUENCE,
+                    );
+                    let last = may_read.then(|| context.sequences.current(sequence.id).ok()).flatten();
                     vec![
                         schema.map_or(Value::Null, |schema| text(&schema.name)),
                         text(&sequence.name),

@@ -148,14 +148,8 @@ impl Session {
                 table.visible_columns().filter(|column| !generated(column)).map(|column| column.number),
             );
         }
-        let access = Access {
-            relation: table.id,
-            name: table.name.clone(),
-            kind: "table",
-            privilege,
-            columns: numbers.clone(),
-            owner: None,
-        };
+        let access =
+            Access { relation: table.id, privilege, columns: numbers.iter().copied().collect(), owner: None };
         self.authorize(&names.catalog, &[access])?;
         Ok((table, numbers))
     }

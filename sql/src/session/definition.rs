@@ -10,8 +10,8 @@ use model::{
     port::Dispatch,
 };
 
-use super::{Session, planning};
-use crate::{bind::Names, context::Context};
+use super::Session;
+use crate::{bind::Names, context::Context, rights};
 
 impl Session {
     pub(crate) fn dispatch(&self) -> Arc<dyn Dispatch> {
@@ -48,7 +48,7 @@ impl Session {
     }
 
     pub(crate) fn is_superuser(&self, catalog: &Catalog) -> bool {
-        planning::is_superuser(catalog, self.current_user)
+        rights::is_superuser(catalog, self.current_user)
     }
 
     pub(crate) fn has_right(
@@ -58,11 +58,11 @@ impl Session {
         privilege: Privilege,
         owner: Option<RoleId>,
     ) -> bool {
-        planning::has_right(catalog, self.current_user, object, privilege, owner)
+        rights::has_right(catalog, self.current_user, object, privilege, owner)
     }
 
     pub(crate) fn owns(&self, catalog: &Catalog, owner: RoleId) -> bool {
-        self.is_superuser(catalog) || planning::roles_of(catalog, self.current_user).contains(&owner)
+        self.is_superuser(catalog) || rights::roles_of(catalog, self.current_user).contains(&owner)
     }
 
     /// A NOTICE.

@@ -2,14 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use model::{
-    Code, Error, Result, Type,
-    access::{Grantee, Object, Privilege},
-    catalog::Catalog,
-    id::{ColumnNumber, RoleId, TableId},
-    read::At,
-    request::Column,
-};
+use model::{Code, Error, Result, Type, catalog::Catalog, id::TableId, read::At, request::Column};
 use sqlparser::ast;
 
 use super::Session;
@@ -25,6 +18,7 @@ use crate::{
         logical::{Columns, Logical},
         lower,
     },
+    rights,
     stats::Statistics,
 };
 
@@ -175,84 +169,18 @@ impl Session {
     pub(crate) fn authorize(&self, catalog: &Catalog, access: &[Access]) -> Result<()> {
         for need in access {
             let role = need.owner.unwrap_or(self.current_user);
-            if !is_allowed(catalog, role, need) {
-                let message = format!("permission denied for {} {}", need.kind, need.name);
+            if !rights::may_with_columns(catalog, role, need.relation, need.privilege, &need.columns) {
+                let view = catalog.view(need.relation).map(|view| ("view", &view.name));
+                let table = catalog.table(need.relation).map(|table| ("table", &table.name));
+                let message = match table.or(view) {
+                    Some((kind, name)) => format!("permission denied for {kind} {name}"),
+                    None => "permission denied".to_owned(),
+                };
                 return Err(Error::new(Code::InsufficientPrivilege, message));
             }
         }
         Ok(())
     }
-}
-
-/// Whether a role, or one it inherits from, may do something to a relation.
-fn is_allowed(catalog: &Catalog, role: RoleId, need: &Access) -> bool {
-    if is_superuser(catalog, role) {
-        return true;
-    }
-    let roles = roles_of(catalog, role);
-    let owner = catalog
-        .table(need.relation)
-        .map(|table| table.owner)
-        .or_else(|| catalog.view(need.relation).map(|view| view.owner))
-        .or_else(|| catalog.sequence(model::id::SequenceId(need.relation.0)).map(|sequence| sequence.owner));
-    if owner.is_some_and(|owner| roles.contains(&owner)) {
-        return true;
-    }
-    let granted = |object: Object| {
-        catalog.grants().any(|grant| {
-            let to_us = match grant.grantee {
-                Grantee::Public => true,
-                Grantee::Role(id) => roles.contains(&id),
-            };
-            to_us && grant.object == object && grant.privilege == need.privilege
-        })
-    };
-    if granted(Object::Table(need.relation)) {
-        return true;
-    }
-    let by_column = |column: &ColumnNumber| granted(Object::Column(need.relation, *column));
-    !need.columns.is_empty() && need.columns.iter().all(by_column)
-}
-
-pub(super) fn is_superuser(catalog: &Catalog, role: RoleId) -> bool {
-    catalog.role(role).is_some_and(|role| role.superuser)
-}
-
-/// A role and all whose rights it has.
-pub(super) fn roles_of(catalog: &Catalog, role: RoleId) -> BTreeSet<RoleId> {
-    let mut roles = BTreeSet::new();
-    let mut open = vec![role];
-    while let Some(next) = open.pop() {
-        if roles.insert(next)
-            && let Some(role) = catalog.role(next)
-            && role.inherit
-        {
-            open.extend(&role.member_of);
-        }
-    }
-    roles
-}
-
-/// Whether a role has a right on a schema or database.
-pub(super) fn has_right(
-    catalog: &Catalog,
-    role: RoleId,
-    object: Object,
-    privilege: Privilege,
-    owner: Option<RoleId>,
-) -> bool {
-    if is_superuser(catalog, role) {
-        return true;
-    }
-    let roles = roles_of(catalog, role);
-    owner.is_some_and(|owner| roles.contains(&owner))
-        || catalog.grants().any(|grant| {
-            let to_us = match grant.grantee {
-                Grantee::Public => true,
-                Grantee::Role(id) => roles.contains(&id),
-            };
-            to_us && grant.object == object && grant.privilege == privilege
-        })
 }
 
 /// Whether a statement is planned; others are run from their tree.

@@ -92,9 +92,9 @@ impl context::Sequences for Numbers {
         })
     }
 
-    fn last(&self) -> Result<i64> {
+    fn last(&self) -> Result<(SequenceId, i64)> {
         let state = self.0.state.lock();
-        let number = state.last.and_then(|sequence| state.current.get(&sequence).copied());
+        let number = state.last.and_then(|sequence| Some((sequence, *state.current.get(&sequence)?)));
         number.ok_or_else(|| {
             Error::new(Code::ObjectNotInPrerequisiteState, "lastval is not yet defined in this session")
         })

@@ -299,8 +299,8 @@ impl Session {
                 let role = catalog.find_role(name).ok_or_else(|| {
                     Error::new(Code::InvalidParameterValue, format!("role \"{name}\" does not exist"))
                 })?;
-                let member = super::planning::is_superuser(&catalog, self.session_user)
-                    || super::planning::roles_of(&catalog, self.session_user).contains(&role.id);
+                let member = crate::rights::is_superuser(&catalog, self.session_user)
+                    || crate::rights::roles_of(&catalog, self.session_user).contains(&role.id);
                 if !member {
                     let message = format!("permission denied to set role \"{name}\"");
                     return Err(Error::new(Code::InsufficientPrivilege, message));
@@ -321,8 +321,7 @@ impl Session {
                 let role = catalog.find_role(name).ok_or_else(|| {
                     Error::new(Code::InvalidParameterValue, format!("role \"{name}\" does not exist"))
                 })?;
-                if role.id != self.authenticated
-                    && !super::planning::is_superuser(&catalog, self.authenticated)
+                if role.id != self.authenticated && !crate::rights::is_superuser(&catalog, self.authenticated)
                 {
                     let message = format!("permission denied to set session authorization \"{name}\"");
                     return Err(Error::new(Code::InsufficientPrivilege, message));
@@ -339,7 +338,7 @@ impl Session {
 
     fn take_role(&mut self, role: model::id::RoleId) {
         self.current_user = role;
-        let superuser = super::planning::is_superuser(&self.catalog(), role);
+        let superuser = crate::rights::is_superuser(&self.catalog(), role);
         self.settings.force("is_superuser", if superuser { "on" } else { "off" });
     }
 
