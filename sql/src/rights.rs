@@ -9,23 +9,33 @@
 use std::collections::BTreeSet;
 
 use model::{
-    access::{Grantee, Object, Privilege},
+    Code, Error,
+    access::{Grantee, Object, Privilege, Role},
     catalog::Catalog,
-    id::{ColumnNumber, RoleId, SequenceId, TableId},
+    id::{ColumnNumber, RoleId, SchemaId, SequenceId, TableId},
 };
 
 pub(crate) fn is_superuser(catalog: &Catalog, role: RoleId) -> bool {
     catalog.role(role).is_some_and(|role| role.superuser)
 }
 
+/// Whether a role is a member of another, directly or not, whether or not it has its rights.
+pub(crate) fn is_member(catalog: &Catalog, role: RoleId, group: RoleId) -> bool {
+    closure(catalog, role, |_| true).contains(&group)
+}
+
 /// A role and all whose rights it has.
 pub(crate) fn roles_of(catalog: &Catalog, role: RoleId) -> BTreeSet<RoleId> {
+    closure(catalog, role, |role| role.inherit)
+}
+
+fn closure(catalog: &Catalog, role: RoleId, passes: impl Fn(&Role) -> bool) -> BTreeSet<RoleId> {
     let mut roles = BTreeSet::new();
     let mut open = vec![role];
     while let Some(next) = open.pop() {
         if roles.insert(next)
             && let Some(role) = catalog.role(next)
-            && role.inherit
+            && passes(role)
         {
             open.extend(&role.member_of);
         }
@@ -74,6 +84,19 @@ pub(crate) fn may_with_columns(
         Some(table) if columns.is_empty() => table.columns.iter().any(|column| on(column.number)),
         _ => !columns.is_empty() && columns.iter().all(|column| on(*column)),
     }
+}
+
+/// Whether a role may use what is in a schema. Everyone may use `public`, as in a new database of PostgreSQL.
+pub(crate) fn may_use_schema(catalog: &Catalog, role: RoleId, schema: SchemaId) -> bool {
+    catalog.schema(schema).is_some_and(|found| {
+        found.name == "public"
+            || has_right(catalog, role, Object::Schema(schema), Privilege::Usage, Some(found.owner))
+    })
+}
+
+/// `42501` for a schema.
+pub(crate) fn no_schema(name: &str) -> Error {
+    Error::new(Code::InsufficientPrivilege, format!("permission denied for schema {name}"))
 }
 
 /// Whether a role has one of these rights on a sequence.

@@ -348,7 +348,11 @@ impl Binder<'_> {
         {
             return Ok(found);
         }
-        match self.names.find(path).map_err(|error| self.at(error, span))? {
+        let found = match self.view_owner {
+            None => self.names.find(path),
+            Some(_) => self.names.find_in_view(path),
+        };
+        match found.map_err(|error| self.at(error, span))? {
             Some(Found::Table(table)) => {
                 self.need(table.id, Privilege::Select, []);
                 Ok(self.scan(table))

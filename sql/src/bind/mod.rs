@@ -16,7 +16,7 @@ use model::{
     Code, Error, Result, Type,
     access::Privilege,
     catalog::{Catalog, Relation},
-    id::{ColumnNumber, DatabaseId, SchemaId, SessionId, TableId},
+    id::{ColumnNumber, DatabaseId, RoleId, SchemaId, SessionId, TableId},
     schema::{Sequence, Table, View},
 };
 use sqlparser::{ast, tokenizer::Span};
@@ -26,6 +26,7 @@ use crate::{
     expr::Expr,
     parse::Source,
     plan::logical::{Columns, Logical},
+    rights,
 };
 
 mod expr;
@@ -104,6 +105,8 @@ pub(crate) struct Names {
     pub(crate) search_path: Arc<[String]>,
     /// The session, if it has temporary tables: they are found first.
     pub(crate) temporary: Option<SessionId>,
+    /// Who looks: nothing is found in a schema that this role may not use.
+    pub(crate) role: RoleId,
 }
 
 /// What a relation name means.
@@ -288,8 +291,18 @@ impl Names {
             .ok_or_else(|| Error::new(Code::InvalidSchemaName, "no schema has been selected to create in"))
     }
 
-    /// What a relation name means, if anything.
+    /// What a relation name means, if anything; `42501` for one in a schema that the role may not use.
     pub(crate) fn find(&self, path: &[String]) -> Result<Option<Found>> {
+        self.find_for(Some(self.role), path)
+    }
+
+    /// What a relation name means in a view, whose maker may have used the schema.
+    fn find_in_view(&self, path: &[String]) -> Result<Option<Found>> {
+        self.find_for(None, path)
+    }
+
+    fn find_for(&self, role: Option<RoleId>, path: &[String]) -> Result<Option<Found>> {
+        let may_use = |schema| role.is_none_or(|role| rights::may_use_schema(&self.catalog, role, schema));
         match path {
             [name] => {
                 if let Some(system) = crate::pg_catalog::find("pg_catalog", name) {
@@ -303,7 +316,7 @@ impl Names {
                         return crate::pg_catalog::find("information_schema", name).map(Found::System);
                     }
                     let schema = self.catalog.find_schema(self.database, schema)?;
-                    self.find_in(schema.id, name)
+                    self.find_in(schema.id, name).filter(|_| may_use(schema.id))
                 }))
             }
             [schema, name] if schema == "pg_temp" => Ok(self.find_temporary(name)),
@@ -312,8 +325,11 @@ impl Names {
                     return Ok(crate::pg_catalog::find(schema, name).map(Found::System));
                 }
                 // As PostgreSQL: a missing schema makes a missing relation.
-                let schema = self.catalog.find_schema(self.database, schema);
-                Ok(schema.and_then(|schema| self.find_in(schema.id, name)))
+                let Some(schema) = self.catalog.find_schema(self.database, schema) else { return Ok(None) };
+                if !may_use(schema.id) {
+                    return Err(rights::no_schema(&schema.name));
+                }
+                Ok(self.find_in(schema.id, name))
             }
             [database, schema, name] => {
                 let here = self.catalog.database(self.database).is_some_and(|at| at.name == *database);
@@ -322,7 +338,7 @@ impl Names {
                         format!("cross-database references are not implemented: \"{}\"", path.join("."));
                     return Err(Error::new(Code::FeatureNotSupported, message));
                 }
-                self.find(&[schema.clone(), name.clone()])
+                self.find_for(role, &[schema.clone(), name.clone()])
             }
             _ => Err(Error::new(
                 Code::SyntaxError,

@@ -421,6 +421,10 @@ fn on_schema(context: &Context, user: RoleId, schema: &Value, list: &Value) -> R
             None => return Ok(Value::Bool(true)),
         },
     };
+    let uses = parse_privileges(list)?.contains(&(Privilege::Usage, false));
+    if uses && rights::may_use_schema(&context.catalog, user, found.id) {
+        return Ok(Value::Bool(true));
+    }
     granted(context, user, &[Object::Schema(found.id)], found.owner, list)
 }
 

@@ -222,8 +222,15 @@ pub(crate) fn find_relation(context: &Context, name: &str) -> Result<Option<(Str
     {
         return Ok(Some(("pg_temp".to_owned(), found)));
     }
+    let qualified = parts.len() > 1;
     for schema in schemas {
         let Some(found) = context.catalog.find_schema(context.database, &schema) else { continue };
+        if !rights::may_use_schema(&context.catalog, context.current_user, found.id) {
+            if qualified {
+                return Err(rights::no_schema(&schema));
+            }
+            continue;
+        }
         if let Some(relation) = context.catalog.find_relation(found.id, relation) {
             return Ok(Some((schema, relation)));
         }

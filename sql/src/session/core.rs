@@ -206,7 +206,8 @@ impl Session {
         } else {
             self.known(&catalog).search_path
         };
-        Names { catalog, database: self.database, search_path, temporary: self.temporary() }
+        let (database, temporary, role) = (self.database, self.temporary(), self.current_user);
+        Names { catalog, database, search_path, temporary, role }
     }
 
     /// This session, if it has or had temporary tables.

@@ -250,7 +250,8 @@ impl Session {
         let lower = name.to_lowercase();
         match lower.as_str() {
             "role" => {
-                return self.set_role(values.and_then(|values| values.first()).map(String::as_str), local);
+                let role = values.and_then(|values| values.first()).map(String::as_str);
+                return self.set_role(role.filter(|role| *role != "none"), local);
             }
             "session_authorization" => {
                 return self
@@ -300,7 +301,7 @@ impl Session {
                     Error::new(Code::InvalidParameterValue, format!("role \"{name}\" does not exist"))
                 })?;
                 let member = crate::rights::is_superuser(&catalog, self.session_user)
-                    || crate::rights::roles_of(&catalog, self.session_user).contains(&role.id);
+                    || crate::rights::is_member(&catalog, self.session_user, role.id);
                 if !member {
                     let message = format!("permission denied to set role \"{name}\"");
                     return Err(Error::new(Code::InsufficientPrivilege, message));

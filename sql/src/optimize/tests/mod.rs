@@ -30,7 +30,8 @@ fn bound(memory: &Memory, text: &str) -> Bound {
     let catalog = memory.table_catalog();
     let mut context = context(Arc::clone(&catalog));
     let search_path = Arc::from(["public".to_owned()]);
-    let names = Names { catalog, database: DATABASE, search_path, temporary: None };
+    let names =
+        Names { catalog, database: DATABASE, search_path, temporary: None, role: model::catalog::ADMIN };
     let parsed = parse::parse_one(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
     let Statement::Sql(statement) = &parsed.statement else { panic!("no SQL: {text}") };
     bind::bind(text, statement, &names, &mut context, Parameters::new(&[]))
