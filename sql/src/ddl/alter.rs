@@ -59,12 +59,14 @@ impl Session {
         Ok(())
     }
 
-    /// Whether operations are more than one change of the catalog. The rows of a partitioned table belong to no transaction.
+    /// Whether operations look at rows, or are more than one change of the catalog. The rows of a partitioned table belong to no transaction.
     fn needs_transaction(&self, path: &[String], operations: &[ast::AlterTableOperation]) -> Result<bool> {
         let is_more = |operation: &ast::AlterTableOperation| {
             matches!(
                 operation,
-                ast::AlterTableOperation::AddColumn { .. } | ast::AlterTableOperation::AddConstraint { .. }
+                ast::AlterTableOperation::AddColumn { .. }
+                    | ast::AlterTableOperation::AddConstraint { .. }
+                    | ast::AlterTableOperation::AlterColumn { op: ast::AlterColumnOperation::SetNotNull, .. }
             )
         };
         let found = self.current_names().find(path)?;
@@ -689,6 +691,7 @@ impl Session {
         let mut after = (**table).clone();
         match op {
             ast::AlterColumnOperation::SetNotNull => {
+                self.lock_rows(table).await?;
                 self.check_no_nulls(table, &[column.number], cancel).await?;
                 after.columns[at].not_null = true;
             }

@@ -510,5 +510,6 @@ impl Session {
 fn opened(catalog: &Catalog, table: &Table, number: ColumnNumber) -> Result<Arc<Catalog>> {
     let mut open = table.clone();
     open.columns[usize::from(number.0) - 1].hidden = false;
-    Ok(Arc::new(catalog.apply(&changed_table(table, open))?))
+    // Rows that are made by it are of the table as it is.
+    Ok(Arc::new(catalog.apply(&Change { put: vec![Object::Table(open)], ..Change::default() })?))
 }

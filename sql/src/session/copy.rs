@@ -8,12 +8,7 @@
 use std::{pin::pin, sync::Arc};
 
 use bytes::Bytes;
-use model::{
-    Code, Error, Result,
-    access::Privilege,
-    id::{CatalogVersion, ColumnNumber},
-    schema::Table,
-};
+use model::{Code, Error, Result, access::Privilege, catalog::Catalog, id::ColumnNumber, schema::Table};
 use tokio::time::Instant;
 
 use super::{
@@ -43,7 +38,7 @@ pub(super) struct CopyIn {
     cancel: Cancel,
     deadline: Option<Instant>,
     /// The catalog that it was planned under and its rows are made by.
-    under: CatalogVersion,
+    under: Arc<Catalog>,
 }
 
 /// A COPY TO at work.
@@ -161,7 +156,7 @@ impl Session {
         portal: &Portal,
         cancel: &Cancel,
     ) -> Result<Executed> {
-        let under = self.catalog().version();
+        let under = self.catalog();
         let (table, columns) = self.copied_table(copy, Privilege::Insert)?;
         if !options.atomic && self.transaction.is_some() {
             return Err(Error::new(
@@ -313,15 +308,15 @@ impl Session {
     /// Sends what an autocommit COPY has put in so far.
     async fn commit_copied(&mut self, copying: &mut CopyIn) -> Result<()> {
         if let Some(stage) = copying.from.take_stage() {
-            return self.commit_load(stage, copying.under).await;
+            return self.commit_load(stage, copying.under.version()).await;
         }
         let writes = copying.statement.take_writes();
         match &mut self.transaction {
             Some(transaction) => {
-                Arc::make_mut(&mut transaction.overlay).absorb(writes);
+                transaction.absorb(writes, &copying.under);
                 Ok(())
             }
-            None => match self.commit_each(writes, copying.under).await? {
+            None => match self.commit_each(writes, copying.under.version()).await? {
                 Committed::Done => Ok(()),
                 Committed::Again(error) => Err(error),
             },

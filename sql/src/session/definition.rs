@@ -183,9 +183,9 @@ impl Session {
             for table in tables {
                 statement.truncate(partition, *table)?;
             }
-            let writes = statement.take_writes();
+            let (writes, catalog) = (statement.take_writes(), self.catalog());
             if let Some(transaction) = &mut self.transaction {
-                Arc::make_mut(&mut transaction.overlay).absorb(writes);
+                transaction.absorb(writes, &catalog);
             }
             return Ok(());
         }

@@ -300,9 +300,13 @@ impl Session {
         let mut planned = planned.clone();
         loop {
             // A try may have found that its plan no longer fits the table.
-            if planned.catalog != self.catalog().version() {
+            let catalog = loop {
+                let catalog = self.catalog();
+                if planned.catalog == catalog.version() {
+                    break catalog;
+                }
                 planned = Box::pin(self.plan_again(portal)).await?;
-            }
+            };
             let statement = self.begin_statement();
             let runtime = self.runtime(&statement, portal.parameters.clone(), cancel.clone());
             let mut operator = execute::open(&planned.plan, &runtime)?;
@@ -318,7 +322,7 @@ impl Session {
             statement.check_size(self.engine.options.transaction_bytes_max)?;
             let writes = statement.take_writes();
             match &mut self.transaction {
-                Some(transaction) => Arc::make_mut(&mut transaction.overlay).absorb(writes),
+                Some(transaction) => transaction.absorb(writes, &catalog),
                 None => match self.commit_statement(writes, planned.catalog).await? {
                     Committed::Done => {}
                     Committed::Again(error) => {

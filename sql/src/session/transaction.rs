@@ -6,13 +6,13 @@
 //!   and is taken back if the rows are rejected.
 //! - A failed block only ends: every other statement is `25P02`.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use model::{
     Code, Error, Result,
-    catalog::{Catalog, Change},
+    catalog::{Catalog, Change, Object},
     command::{Command, Condition, Outcome, Receipt, Rejection},
-    id::{CatalogVersion, PartitionId},
+    id::{CatalogVersion, PartitionId, TableId},
     port::Dispatch,
     time::Timestamp,
 };
@@ -40,6 +40,8 @@ pub(super) struct Transaction {
     pub(super) changes: Vec<Change>,
     /// A statement has read or written: the isolation level is fixed.
     pub(super) used: bool,
+    /// Of each table that was written: the version of its descriptor by which its rows were made and judged.
+    pub(super) versions: HashMap<TableId, u64>,
 }
 
 /// A savepoint.
@@ -59,6 +61,16 @@ pub(super) enum Committed {
 }
 
 impl Transaction {
+    /// Takes in what a statement wrote that was planned under a catalog.
+    pub(super) fn absorb(&mut self, writes: Overlay, under: &Catalog) {
+        for table in writes.tables() {
+            if let Some(table) = under.table(table) {
+                self.versions.entry(table.id).or_insert(table.version);
+            }
+        }
+        Arc::make_mut(&mut self.overlay).absorb(writes);
+    }
+
     /// Ends a transaction whose session is gone: its locks are released in the background.
     pub(super) fn abandon(self, dispatch: &Arc<dyn Dispatch>) {
         drop(held_locks(&self.state, dispatch));
@@ -92,6 +104,7 @@ impl Session {
             catalog: None,
             changes: Vec::new(),
             used: false,
+            versions: HashMap::new(),
         });
     }
 
@@ -237,10 +250,10 @@ impl Session {
     pub(super) async fn commit(&mut self) -> Result<()> {
         self.portals.retain(|_, portal| portal.is_held());
         let Some(transaction) = self.transaction.take() else { return Ok(()) };
-        let Transaction { state, overlay, changes, .. } = transaction;
+        let Transaction { state, overlay, changes, versions, .. } = transaction;
         let overlay = Arc::try_unwrap(overlay).unwrap_or_else(|shared| (*shared).clone());
         let held = held_locks(&state, &self.engine.dispatch);
-        let result = self.commit_parts(&state, overlay, changes).await;
+        let result = self.commit_parts(&state, overlay, changes, &versions).await;
         if let Some(held) = held {
             let _ = held.release().await;
         }
@@ -257,8 +270,21 @@ impl Session {
         state: &txn::State,
         overlay: Overlay,
         changes: Vec<Change>,
+        versions: &HashMap<TableId, u64>,
     ) -> Result<()> {
         let decided = crate::ddl::merge(changes);
+        // Rows that were judged by another descriptor than the newest may break what it demands. A change that comes after
+        // this look, and before the command is applied, is seen there: the command names this catalog.
+        let catalog = self.engine.dispatch.catalog();
+        let is_own =
+            |table| decided.put.iter().any(|object| matches!(object, Object::Table(own) if own.id == table));
+        for table in overlay.tables().filter(|table| !is_own(*table)) {
+            if let (Some(now), Some(then)) = (catalog.table(table), versions.get(&table))
+                && now.version != *then
+            {
+                return Err(self.rejection_error(&Rejection::DescriptorChanged { table }));
+            }
+        }
         let (partition, (mut conditions, writes)) = txn::command_parts(overlay);
         let command = match partition.filter(|_| !writes.is_empty()) {
             None => None,
@@ -267,7 +293,8 @@ impl Session {
                     conditions.extend(state.read_conditions(&partition)?);
                 }
                 let locks = state.lock_set().map(|(_, set)| set);
-                Some(Command { locks, conditions, ..self.command(partition, writes) })
+                let catalog = catalog.version();
+                Some(Command { locks, conditions, catalog, ..self.command(partition, writes) })
             }
         };
         let (dispatch, wait) = (self.engine.dispatch.clone(), self.lock_wait());

@@ -672,7 +672,7 @@ impl Session {
         portal: &Portal,
         cancel: &Cancel,
     ) -> Result<Vec<String>> {
-        let text = statement.text.clone();
+        let (text, catalog) = (statement.text.clone(), self.catalog());
         let (prepared, _) = Box::pin(self.prepare_parsed(Arc::new(statement.clone()), &text, &[])).await?;
         check_constants(&prepared)?;
         let Some(planned) = prepared.planned.clone() else {
@@ -698,7 +698,7 @@ impl Session {
             if planned_writes {
                 let writes = statement.take_writes();
                 match &mut self.transaction {
-                    Some(transaction) => Arc::make_mut(&mut transaction.overlay).absorb(writes),
+                    Some(transaction) => transaction.absorb(writes, &catalog),
                     None => {
                         if let super::transaction::Committed::Again(error) =
                             self.commit_statement(writes, planned.catalog).await?

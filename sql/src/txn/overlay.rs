@@ -103,6 +103,12 @@ impl Overlay {
         written.map(|((partition, _), _)| partition.clone()).collect()
     }
 
+    /// All tables that were written.
+    pub fn tables(&self) -> impl Iterator<Item = TableId> {
+        let written = self.tables.iter().filter(|(_, rows)| !rows.is_empty()).map(|((_, table), _)| *table);
+        written.chain(self.truncated.keys().map(|(_, table)| *table))
+    }
+
     /// All partitions that were written.
     pub fn partitions(&self) -> Vec<PartitionId> {
         let mut all: Vec<_> =

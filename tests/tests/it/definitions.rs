@@ -50,6 +50,73 @@ fn a_column_changes_its_type_while_it_is_written() {
     assert_eq!(scalar(&mut wire, by_index), scalar(&mut wire, by_scan));
 }
 
+/// What an open transaction has written is judged by a new constraint too: the definition waits for its end.
+#[test]
+fn a_constraint_holds_for_rows_of_transactions_that_were_open_when_it_was_added() {
+    let subject = Subject::start();
+    let mut wire = subject.connect();
+    run(&mut wire, "CREATE TABLE parents (id int PRIMARY KEY)");
+    run(&mut wire, "INSERT INTO parents VALUES (1), (2)");
+    let constraints = [
+        ("ADD CONSTRAINT c CHECK (v >= 0)", "v = -5", "(9, -5)", "v < 0"),
+        ("ALTER COLUMN v SET NOT NULL", "v = NULL", "(9, NULL)", "v IS NULL"),
+        ("ADD FOREIGN KEY (v) REFERENCES parents (id)", "v = 77", "(9, 77)", "v = 77"),
+        ("ADD CONSTRAINT u UNIQUE (v)", "v = 2", "(9, 1)", "v = 2 OFFSET 1"),
+    ];
+    for (constraint, update, insert, broken) in constraints {
+        for write in [format!("UPDATE judged SET {update}"), format!("INSERT INTO judged VALUES {insert}")] {
+            run(&mut wire, "DROP TABLE IF EXISTS judged");
+            run(&mut wire, "CREATE TABLE judged (id int PRIMARY KEY, v int)");
+            run(&mut wire, "INSERT INTO judged VALUES (1, 1)");
+            if broken.contains("OFFSET") {
+                run(&mut wire, "INSERT INTO judged VALUES (2, 2)");
+            }
+            let mut writer = subject.connect();
+            run(&mut writer, "BEGIN");
+            run(&mut writer, &write);
+            let mut definer = subject.connect();
+            let define = format!("ALTER TABLE judged {constraint}");
+            let (added, committed) = thread::scope(|scope| {
+                let added = scope.spawn(|| definer.query(&define).unwrap().code().to_owned());
+                // Not done before the transaction is, or done at once.
+                let active = format!("SELECT count(*) FROM pg_stat_activity WHERE query = '{define}'");
+                while scalar(&mut wire, &active) == "0" {}
+                let committed = writer.query("COMMIT").unwrap().code().to_owned();
+                (added.join().expect("a definition"), committed)
+            });
+            assert!(added.is_empty() != committed.is_empty(), "{write}, {constraint}: {added}, {committed}");
+            if added.is_empty() {
+                let found =
+                    scalar(&mut wire, &format!("SELECT count(*) FROM (SELECT FROM judged WHERE {broken}) b"));
+                assert_eq!(found, "0", "{write}, {constraint}");
+            }
+        }
+    }
+}
+
+/// A COMMIT that fails leaves nothing of its definitions.
+#[test]
+fn a_commit_that_fails_on_its_own_new_key_leaves_no_key() {
+    let subject = Subject::start();
+    let mut wire = subject.connect();
+    for definition in ["ALTER TABLE ghost ADD PRIMARY KEY (a)", "CREATE UNIQUE INDEX ghost_a ON ghost (a)"] {
+        run(&mut wire, "DROP TABLE IF EXISTS ghost");
+        run(&mut wire, "CREATE TABLE ghost (a int)");
+        run(&mut wire, "INSERT INTO ghost VALUES (1)");
+        run(&mut wire, "BEGIN");
+        run(&mut wire, definition);
+        let inserted = wire.query("INSERT INTO ghost VALUES (1)").unwrap().code().to_owned();
+        let committed = wire.query("COMMIT").unwrap().code().to_owned();
+        assert!([inserted, committed].contains(&"23505".to_owned()), "{definition}");
+        run(&mut wire, "INSERT INTO ghost VALUES (1)");
+        run(&mut wire, "BEGIN");
+        run(&mut wire, "TRUNCATE ghost");
+        run(&mut wire, "INSERT INTO ghost VALUES (3), (3)");
+        run(&mut wire, "COMMIT");
+        assert_eq!(scalar(&mut wire, "SELECT count(*) FROM ghost"), "2", "{definition}");
+    }
+}
+
 /// After a kill at any time the table is as it was before or as it became, rows and keys included.
 #[test]
 fn a_kill_in_the_middle_of_a_definition_leaves_the_old_table_or_the_new_one() {
