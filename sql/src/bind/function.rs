@@ -391,11 +391,16 @@ impl Binder<'_> {
             inner.inside = Inside::Aggregate;
             self.bind_aggregate(name, arguments, within, filter, &mut inner, span)?
         };
+        let direct = (!within.is_empty() && !arguments.list.is_empty()).then(|| call.arguments[0].clone());
         let id = self.columns.add(name, ty, -1);
         let calls =
             frame.calls.as_deref_mut().ok_or_else(|| Error::internal("an aggregate without a place"))?;
         calls.aggregates.push((id, call));
-        Ok(self.columns.read(id))
+        let value = self.columns.read(id);
+        Ok(match direct {
+            Some(direct) => Expr::new(Kind::Call(functions::checked_percentile(), vec![direct, value]), ty),
+            None => value,
+        })
     }
 
     fn bind_aggregate(
@@ -432,6 +437,10 @@ impl Binder<'_> {
                 format!("{name} is not an ordered-set aggregate, so it cannot have WITHIN GROUP")
             };
             return Err(self.error(Code::WrongObjectType, message, span));
+        }
+        if !within.is_empty() && (arguments.distinct || !arguments.order.is_empty()) {
+            let what = if arguments.distinct { "DISTINCT" } else { "multiple ORDER BY clauses" };
+            return Err(self.error(Code::SyntaxError, format!("cannot use {what} with WITHIN GROUP"), span));
         }
         for item in &arguments.order {
             order.push(self.sort_key(item, inner)?);

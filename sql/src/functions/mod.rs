@@ -215,6 +215,11 @@ pub(crate) fn json_field_as() -> &'static Function {
     &json::FIELD_AS
 }
 
+/// A percentile behind a check of its share: the share, the percentile. The call's type is that of the percentile.
+pub(crate) fn checked_percentile() -> &'static Function {
+    &ordered_set::CHECKED
+}
+
 pub(crate) use named::arguments_of;
 pub(crate) use ordered_set::is_ordered_set;
 

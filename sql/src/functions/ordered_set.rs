@@ -9,7 +9,7 @@ use model::{
     value::{Array, Interval},
 };
 
-use super::{Accepts, Accumulator, Body, Definitions, Gives, float};
+use super::{Accepts, Accumulator, Body, Definitions, Function, Gives, Volatility, float};
 use crate::context::Context;
 
 /// The aggregates of this file: no others take WITHIN GROUP, and these take nothing else.
@@ -31,6 +31,32 @@ pub(super) fn define(d: &mut Definitions) {
     d.add("mode", [Accepts::Element], Gives::Element, Body::Aggregate(|_| Box::new(Mode::default())));
 }
 
+/// What a percentile is, behind a check of the share it was asked for: shares are refused also where there are no rows. Only
+/// the binder calls it, above the groups, so that a share which is not the same in a whole group is refused too.
+pub(super) static CHECKED: Function = Function {
+    name: "percentile",
+    parameters: &[Accepts::Any, Accepts::Any],
+    optional: 0,
+    variadic: false,
+    gives: Gives::Element,
+    strict: false,
+    volatility: Volatility::Immutable,
+    body: Body::Scalar(|_, a| {
+        if let Value::Float8(share) = a[0] {
+            check_share(share)?;
+        }
+        Ok(a[1].clone())
+    }),
+};
+
+fn check_share(share: f64) -> Result<()> {
+    if (0.0..=1.0).contains(&share) {
+        return Ok(());
+    }
+    let message = format!("percentile value {share} is not between 0 and 1");
+    Err(Error::new(Code::NumericValueOutOfRange, message))
+}
+
 /// The value at a share of the ordered rows, or the values at several shares.
 struct Percentile {
     /// Between two rows a value between them is made.
@@ -49,10 +75,7 @@ impl Percentile {
 
     fn at(&self, share: &Value) -> Result<Value> {
         let share = float(share);
-        if !(0.0..=1.0).contains(&share) {
-            let message = format!("percentile value {share} is not between 0 and 1");
-            return Err(Error::new(Code::NumericValueOutOfRange, message));
-        }
+        check_share(share)?;
         let count = self.values.len();
         if !self.continuous {
             let place = (share * count as f64).ceil().max(1.0) as usize - 1;
@@ -91,7 +114,8 @@ impl Accumulator for Percentile {
             Some(Value::Array(shares)) => {
                 let at = |share: &Value| if share.is_null() { Ok(Value::Null) } else { self.at(share) };
                 let values: Result<Vec<Value>> = shares.values().iter().map(at).collect();
-                Ok(Value::Array(std::sync::Arc::new(Array::from_values(self.element, values?))))
+                let array = Array::new(self.element, shares.dimensions().to_vec(), values?)?;
+                Ok(Value::Array(std::sync::Arc::new(array)))
             }
             Some(share) => self.at(share),
         }
