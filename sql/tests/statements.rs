@@ -182,6 +182,26 @@ async fn a_json_path_of_any_length_is_run_or_refused_and_stops_in_time() {
 }
 
 #[tokio::test]
+async fn a_copy_names_the_line_whose_key_is_taken() {
+    let server = Server::new();
+    let mut c = server.connect();
+    c.run("create table t (id int primary key, n int unique, m int not null check (m > 0))")
+        .await
+        .expect("made");
+    let mut context = async |lines: &str| {
+        let fault = c.copy_in("copy t from stdin", lines).await.expect_err("a fault");
+        (fault.code().sqlstate().to_owned(), fault.context().map(str::to_owned))
+    };
+    let line = |text: &str| Some(text.to_owned());
+    assert_eq!(context("1\t1\t1\n2\t2\t1\n3\t1\t1\n").await, ("23505".to_owned(), line("COPY t, line 3")));
+    assert_eq!(context("1\t1\t1\n1\t2\t1\n3\t3\t1\n").await, ("23505".to_owned(), line("COPY t, line 2")));
+    assert_eq!(
+        context("1\t1\t1\n1\t2\t1\n3\t3\t0\n").await,
+        ("23514".to_owned(), line("COPY t, line 3: \"3\t3\t0\""))
+    );
+}
+
+#[tokio::test]
 async fn merge_changes_what_matches_and_adds_what_does_not() {
     let server = Server::new();
     let mut c = server.connect();

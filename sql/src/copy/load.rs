@@ -288,14 +288,15 @@ impl CopyFrom {
         Ok(Batch::new(whole.collect(), count))
     }
 
-    /// Finds the row that was refused, and names its line.
+    /// Finds the row that was refused, and names its line. Where no row is known to be the one, no line is named.
     async fn name_line(&mut self, error: Error, rows: &Batch, held: &Held) -> Error {
+        if let Some(row) = self.inserter.take_refused() {
+            // As in PostgreSQL the line itself is not shown: it was read some time ago.
+            return error.with_context(format!("COPY {}, line {}", self.table.name, held.lines[row]));
+        }
         let data_fault = matches!(
             error.code(),
-            Code::NotNullViolation
-                | Code::CheckViolation
-                | Code::UniqueViolation
-                | Code::ProgramLimitExceeded
+            Code::NotNullViolation | Code::CheckViolation | Code::ProgramLimitExceeded
         );
         if !data_fault {
             return error;
@@ -305,8 +306,7 @@ impl CopyFrom {
                 return self.with_line(error, held.lines[row], held.raw(row));
             }
         }
-        // What no row is refused for alone two of them are refused for together.
-        self.with_line(error, held.lines.last().copied().unwrap_or(0), held.raw(rows.len() - 1))
+        error
     }
 
     fn with_line(&self, error: Error, line: u64, raw: &[u8]) -> Error {

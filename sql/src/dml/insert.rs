@@ -30,6 +30,8 @@ pub struct Inserter {
     pub(super) unique: Unique,
     pub(super) foreign: Foreign,
     rows: u64,
+    /// The row of the last batch whose key is taken.
+    refused: Option<usize>,
 }
 
 impl Inserter {
@@ -42,6 +44,7 @@ impl Inserter {
             foreign: Foreign::new(table, runtime),
             table: Arc::clone(table),
             rows: 0,
+            refused: None,
         }
     }
 
@@ -60,15 +63,15 @@ impl Inserter {
         self.writer.encode_into(&rows, into)
     }
 
-    /// Whether whole rows would be refused, without putting them in.
+    /// Whether whole rows would be refused by themselves, whatever keys are taken.
     pub async fn judge(&mut self, rows: Batch) -> Result<()> {
         let rows = self.writer.complete(rows).await?;
-        let made = self.writer.encode(&rows, None)?;
-        let keys = claims(&self.unique, &rows, &made)?;
-        for (row, keys) in keys.iter().enumerate() {
-            self.unique.refuse_taken(keys, || rows.row(row), None)?;
-        }
-        Ok(())
+        self.writer.encode(&rows, None).map(drop)
+    }
+
+    /// The row of the batch that was refused, if it was for a key that is taken.
+    pub fn take_refused(&mut self) -> Option<usize> {
+        self.refused.take()
     }
 
     async fn put(&mut self, rows: &Batch, made: &[NewRow]) -> Result<()> {
@@ -91,8 +94,11 @@ impl Inserter {
             self.unique.look_up(&all, LockMode::Update).await?;
         }
         for (row, (new, keys)) in made.iter().zip(&keys).enumerate() {
-            self.unique.refuse_taken(keys, || rows.row(row), None)?;
-            put_new(&self.runtime, &self.table, new)?;
+            let free = self.unique.refuse_taken(keys, || rows.row(row), None);
+            if let Err(error) = free.and_then(|()| put_new(&self.runtime, &self.table, new)) {
+                self.refused = Some(row);
+                return Err(error);
+            }
             self.unique.note(keys, &new.key);
         }
         self.foreign.note_new(rows, made)

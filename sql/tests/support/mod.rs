@@ -111,6 +111,20 @@ impl Connection {
         Ok(answers)
     }
 
+    /// Runs a `COPY … FROM STDIN` and gives it its data.
+    pub async fn copy_in(&mut self, text: &str, data: &str) -> Result<()> {
+        let statements = self.0.split(text).await?;
+        self.0.begin_simple(&statements[0]).await?;
+        let begun = self.0.resume_simple().await?;
+        assert!(matches!(begun, Executed::CopyIn(_)), "{text} takes no data");
+        let copied = match self.0.copy_data(data.to_owned().into()).await {
+            Ok(()) => self.0.copy_done().await.map(drop),
+            Err(fault) => Err(fault),
+        };
+        let synced = self.0.sync().await;
+        copied.and(synced)
+    }
+
     /// Runs one statement.
     pub async fn run(&mut self, text: &str) -> Result<Answer> {
         Ok(self.simple(text).await?.pop().unwrap_or_default())
