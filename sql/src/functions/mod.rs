@@ -26,6 +26,7 @@ pub mod cast;
 pub mod catalog;
 pub mod compare;
 pub mod datetime;
+mod identifier;
 mod io;
 pub mod json;
 mod json_path;
@@ -246,6 +247,7 @@ fn definitions() -> &'static Definitions {
             catalog::define,
             compare::define,
             datetime::define,
+            identifier::define,
             json::define,
             json_path::define,
             math::define,
