@@ -4,13 +4,16 @@ use model::{
     Code, Error, Result, Type, Value,
     types::Scalar as Element,
     value::{
-        Jsonb,
-        json::{self, ArrayBuilder, Node, ObjectBuilder, SetMode},
+        Array, Jsonb,
+        array::Dimension,
+        json::{self, ArrayBuilder, ObjectBuilder, SetMode},
     },
 };
 
 use super::{
-    Accepts, Body, Definitions, Function, Gives, RowIterator, Volatility, array_of, boolean, int, text,
+    Accepts, Body, Definitions, Function, Gives, RowIterator, Volatility, array_of, boolean, int,
+    json_part::{Part, Shape},
+    text,
 };
 use crate::context::Context;
 
@@ -43,21 +46,13 @@ fn parsed(value: &Value) -> Result<Jsonb> {
     }
 }
 
-/// A node in the type of the document it comes from.
-fn give(node: Option<Node<'_>>, of: &Value) -> Value {
-    match node {
-        None => Value::Null,
-        Some(node) if matches!(of, Value::Jsonb(_)) => Value::Jsonb(node.to_jsonb()),
-        Some(node) => {
-            let mut out = String::new();
-            node.write_text(&mut out);
-            Value::Json(out.into())
-        }
-    }
+fn give(part: Option<Part<'_>>) -> Result<Value> {
+    Ok(part.map_or(Value::Null, Part::to_value))
 }
 
-fn give_text(node: Option<Node<'_>>) -> Value {
-    node.and_then(Node::as_text).map_or(Value::Null, Value::text)
+fn give_text(part: Option<Part<'_>>) -> Result<Value> {
+    let text = part.map(Part::as_text).transpose()?.flatten();
+    Ok(text.map_or(Value::Null, Value::text))
 }
 
 /// The steps of a path; none if one of them is null, which leads nowhere.
@@ -66,49 +61,36 @@ fn path(value: &Value) -> Option<Vec<&str>> {
 }
 
 fn taking(d: &mut Definitions) {
+    fn at_path<'a>(a: &'a [Value]) -> Option<Part<'a>> {
+        path(&a[1])?.into_iter().try_fold(Part::of(&a[0]), Part::step)
+    }
+    fn at_steps<'a>(a: &'a [Value]) -> Option<Part<'a>> {
+        a[1..].iter().map(text).try_fold(Part::of(&a[0]), Part::step)
+    }
     for of in [J, B] {
-        d.infix("->", of, T, of, |_, a| {
-            let source = parsed(&a[0])?;
-            Ok(give(source.root().get_key(text(&a[1])), &a[0]))
-        });
-        d.infix("->", of, I, of, |_, a| {
-            let source = parsed(&a[0])?;
-            Ok(give(source.find_index(int(&a[1])), &a[0]))
-        });
-        d.infix("->>", of, T, T, |_, a| {
-            let source = parsed(&a[0])?;
-            Ok(give_text(source.root().get_key(text(&a[1]))))
-        });
-        d.infix("->>", of, I, T, |_, a| {
-            let source = parsed(&a[0])?;
-            Ok(give_text(source.find_index(int(&a[1]))))
-        });
-        d.infix("#>", of, TEXTS, of, |_, a| {
-            let source = parsed(&a[0])?;
-            Ok(give(path(&a[1]).and_then(|steps| source.find_path(steps)), &a[0]))
-        });
-        d.infix("#>>", of, TEXTS, T, |_, a| {
-            let source = parsed(&a[0])?;
-            Ok(give_text(path(&a[1]).and_then(|steps| source.find_path(steps))))
-        });
+        d.infix("->", of, T, of, |_, a| give(Part::of(&a[0]).key(text(&a[1]))));
+        d.infix("->", of, I, of, |_, a| give(Part::of(&a[0]).index(int(&a[1]))));
+        d.infix("->>", of, T, T, |_, a| give_text(Part::of(&a[0]).key(text(&a[1]))));
+        d.infix("->>", of, I, T, |_, a| give_text(Part::of(&a[0]).index(int(&a[1]))));
+        d.infix("#>", of, TEXTS, of, |_, a| give(at_path(a)));
+        d.infix("#>>", of, TEXTS, T, |_, a| give_text(at_path(a)));
         let prefix = if of == J { "json" } else { "jsonb" };
         let named = |suffix: &str| -> &'static str { String::leak(format!("{prefix}_{suffix}")) };
-        d.scalar(named("typeof"), [of], T, |_, a| Ok(Value::text(parsed(&a[0])?.root().type_name())));
-        d.scalar(named("array_length"), [of], I, |_, a| match parsed(&a[0])?.root() {
-            Node::Array(array) => Ok(Value::Int4(array.len() as i32)),
-            Node::Object(_) => Err(refuse("cannot get array length of a non-array")),
-            Node::Null | Node::Bool(_) | Node::Number(_) | Node::String(_) => {
-                Err(refuse("cannot get array length of a scalar"))
+        d.scalar(named("typeof"), [of], T, |_, a| Ok(Value::text(Part::of(&a[0]).type_name())));
+        d.scalar(named("array_length"), [of], I, |_, a| {
+            let part = Part::of(&a[0]);
+            match part.shape() {
+                Shape::Array => Ok(Value::Int4(part.length() as i32)),
+                Shape::Object => Err(refuse("cannot get array length of a non-array")),
+                Shape::Scalar => Err(refuse("cannot get array length of a scalar")),
             }
         });
         d.scalar(named("extract_path"), [Accepts::Exact(of), Accepts::Exact(T)], of, |_, a| {
-            let source = parsed(&a[0])?;
-            Ok(give(source.find_path(a[1..].iter().map(text)), &a[0]))
+            give(at_steps(a))
         })
         .variadic();
         d.scalar(named("extract_path_text"), [Accepts::Exact(of), Accepts::Exact(T)], T, |_, a| {
-            let source = parsed(&a[0])?;
-            Ok(give_text(source.find_path(a[1..].iter().map(text))))
+            give_text(at_steps(a))
         })
         .variadic();
     }
@@ -225,32 +207,77 @@ fn named_row(context: &mut Context, a: &[Value]) -> Result<Value> {
 }
 
 fn field_as(context: &mut Context, a: &[Value]) -> Result<Value> {
-    let source = parsed(&a[0])?;
-    let Node::Object(object) = source.root() else {
+    let source = Part::of(&a[0]);
+    if source.shape() != Shape::Object {
         return Err(refuse("cannot make a record of JSON that is no object"));
-    };
+    }
     let oid = u32::try_from(int(&a[2])).ok().and_then(Type::from_oid);
-    in_type(context, object.get(text(&a[1])), oid.unwrap_or(T))
+    in_type(context, source.key(text(&a[1])), oid.unwrap_or(T), text(&a[1]))
 }
 
-/// A node as a value of a type: null as null, an array's elements one by one, anything else read from its text.
-fn in_type(context: &Context, node: Option<Node<'_>>, of: Type) -> Result<Value> {
-    let Some(node) = node.filter(|node| !matches!(node, Node::Null)) else { return Ok(Value::Null) };
-    match (of, node) {
-        (Type::Json | Type::Jsonb, node) => {
-            let document = node.to_jsonb();
-            Ok(if of == Type::Jsonb { Value::Jsonb(document) } else { give(Some(node), &Value::Null) })
+/// The part under a key as a value of a type: null as null, an array's elements one by one, anything else read from its text.
+fn in_type(context: &Context, part: Option<Part<'_>>, of: Type, key: &str) -> Result<Value> {
+    let Some(part) = part.filter(|part| !part.is_null()) else { return Ok(Value::Null) };
+    match (of, part) {
+        (Type::Json, Part::Tree(node)) => Ok(Value::Json(Part::Tree(node).written().into())),
+        (Type::Json, Part::Text(_)) | (Type::Jsonb, Part::Tree(_)) => Ok(part.to_value()),
+        (Type::Jsonb, Part::Text(text)) => Ok(Value::Jsonb(Jsonb::parse(text)?)),
+        (Type::Array(element), part) if !part.is_string() => {
+            let mut array = Elements { element, lengths: Vec::new(), deepest: None, values: Vec::new(), key };
+            array.read(context, part, 0)?;
+            Ok(Value::Array(std::sync::Arc::new(array.finish()?)))
         }
-        (Type::Array(element), Node::Array(items)) => {
-            let values: Result<Vec<Value>> =
-                items.iter().map(|item| in_type(context, Some(item), element.as_type())).collect();
-            Ok(Value::Array(std::sync::Arc::new(model::value::Array::from_values(element, values?))))
-        }
-        (Type::Array(_), _) => Err(Error::new(Code::InvalidTextRepresentation, "expected JSON array")),
-        (of, node) => {
-            let text = node.as_text().unwrap_or_default();
+        (of, part) => {
+            let text = part.as_text()?.unwrap_or_default();
             Ok(model::value::text_io::parse(of, model::types::Typmod::NONE, &text, &context.text)?)
         }
+    }
+}
+
+/// An array while it is read from JSON. The first element that is no array says how many dimensions there are.
+struct Elements<'k> {
+    element: Element,
+    lengths: Vec<Option<usize>>,
+    deepest: Option<usize>,
+    values: Vec<Value>,
+    key: &'k str,
+}
+
+impl Elements<'_> {
+    fn read(&mut self, context: &Context, part: Part<'_>, level: usize) -> Result<()> {
+        if part.shape() != Shape::Array {
+            let hint = format!("See the value of key \"{}\".", self.key);
+            return Err(Error::new(Code::InvalidTextRepresentation, "expected JSON array").with_hint(hint));
+        }
+        let elements = part.elements();
+        for element in &elements {
+            let is_deepest = match self.deepest {
+                Some(deepest) => level == deepest,
+                None => element.shape() != Shape::Array,
+            };
+            if is_deepest {
+                self.deepest = Some(level);
+                self.values.push(in_type(context, Some(*element), self.element.as_type(), self.key)?);
+            } else {
+                self.read(context, *element, level + 1)?;
+            }
+        }
+        if self.lengths.len() <= level {
+            self.lengths.resize(level + 1, None);
+        }
+        if *self.lengths[level].get_or_insert(elements.len()) != elements.len() {
+            let detail = "Multidimensional arrays must have sub-arrays with matching dimensions.";
+            return Err(
+                Error::new(Code::InvalidTextRepresentation, "malformed JSON array").with_detail(detail)
+            );
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Array> {
+        let dimension = |length: usize| Dimension { length: length as i32, lower: 1 };
+        let dimensions = self.lengths.into_iter().flatten().map(dimension).collect();
+        Ok(Array::new(self.element, dimensions, self.values)?)
     }
 }
 
@@ -405,19 +432,12 @@ fn sets(d: &mut Definitions) {
             } else {
                 (&[("key", Gives::Exact(T)), ("value", Gives::Exact(B))], &[("value", Gives::Exact(B))])
             };
-        d.add(
-            named("each"),
-            [of],
-            Type::Record,
-            Body::Set(pairs, |_, a| each(a, |node, of| give(Some(node), of))),
-        );
+        d.add(named("each"), [of], Type::Record, Body::Set(pairs, |_, a| each(a, give)));
         d.add(
             named("each_text"),
             [of],
             Type::Record,
-            Body::Set(&[("key", Gives::Exact(T)), ("value", Gives::Exact(T))], |_, a| {
-                each(a, |node, _| give_text(Some(node)))
-            }),
+            Body::Set(&[("key", Gives::Exact(T)), ("value", Gives::Exact(T))], |_, a| each(a, give_text)),
         );
         let name = named("object_keys");
         let columns: &'static [(&'static str, Gives)] = Vec::leak(vec![(name, Gives::Exact(T))]);
@@ -425,51 +445,51 @@ fn sets(d: &mut Definitions) {
             name,
             [of],
             T,
-            Body::Set(columns, |_, a| match parsed(&a[0])?.root() {
-                Node::Object(object) => {
-                    let keys: Vec<Value> = object.iter().map(|(key, _)| Value::text(key)).collect();
-                    Ok(super::set::rows(keys.into_iter().map(Ok)))
+            Body::Set(columns, |_, a| {
+                let part = Part::of(&a[0]);
+                match part.shape() {
+                    Shape::Object => {
+                        let keys: Vec<Value> =
+                            part.members().into_iter().map(|(key, _)| Value::text(key.as_ref())).collect();
+                        Ok(super::set::rows(keys.into_iter().map(Ok)))
+                    }
+                    Shape::Array => Err(refuse("cannot call json_object_keys on an array")),
+                    Shape::Scalar => Err(refuse("cannot call json_object_keys on a scalar")),
                 }
-                Node::Array(_) => Err(refuse("cannot call json_object_keys on an array")),
-                _ => Err(refuse("cannot call json_object_keys on a scalar")),
             }),
         );
-        d.add(
-            named("array_elements"),
-            [of],
-            of,
-            Body::Set(elements, |_, a| array_elements(a, |node, of| give(Some(node), of))),
-        );
+        d.add(named("array_elements"), [of], of, Body::Set(elements, |_, a| array_elements(a, give)));
         d.add(
             named("array_elements_text"),
             [of],
             T,
-            Body::Set(&[("value", Gives::Exact(T))], |_, a| {
-                array_elements(a, |node, _| give_text(Some(node)))
-            }),
+            Body::Set(&[("value", Gives::Exact(T))], |_, a| array_elements(a, give_text)),
         );
     }
 }
 
-fn each(a: &[Value], value: fn(Node<'_>, &Value) -> Value) -> Result<RowIterator> {
-    match parsed(&a[0])?.root() {
-        Node::Object(object) => {
+fn each(a: &[Value], value: fn(Option<Part<'_>>) -> Result<Value>) -> Result<RowIterator> {
+    let part = Part::of(&a[0]);
+    match part.shape() {
+        Shape::Object => {
+            let members = part.members().into_iter();
             let rows: Vec<_> =
-                object.iter().map(|(key, node)| Ok(vec![Value::text(key), value(node, &a[0])])).collect();
+                members.map(|(key, part)| Ok(vec![Value::text(key.as_ref()), value(Some(part))?])).collect();
             Ok(Box::new(rows.into_iter()))
         }
-        Node::Array(_) => Err(refuse("cannot deconstruct an array as an object")),
-        _ => Err(refuse("cannot deconstruct a scalar")),
+        Shape::Array => Err(refuse("cannot deconstruct an array as an object")),
+        Shape::Scalar => Err(refuse("cannot deconstruct a scalar")),
     }
 }
 
-fn array_elements(a: &[Value], value: fn(Node<'_>, &Value) -> Value) -> Result<RowIterator> {
-    match parsed(&a[0])?.root() {
-        Node::Array(array) => {
-            let elements: Vec<Value> = array.iter().map(|node| value(node, &a[0])).collect();
-            Ok(super::set::rows(elements.into_iter().map(Ok)))
+fn array_elements(a: &[Value], value: fn(Option<Part<'_>>) -> Result<Value>) -> Result<RowIterator> {
+    let part = Part::of(&a[0]);
+    match part.shape() {
+        Shape::Array => {
+            let elements: Vec<_> = part.elements().into_iter().map(|part| value(Some(part))).collect();
+            Ok(super::set::rows(elements.into_iter()))
         }
-        Node::Object(_) => Err(refuse("cannot extract elements from an object")),
-        _ => Err(refuse("cannot extract elements from a scalar")),
+        Shape::Object => Err(refuse("cannot extract elements from an object")),
+        Shape::Scalar => Err(refuse("cannot extract elements from a scalar")),
     }
 }

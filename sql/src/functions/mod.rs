@@ -29,6 +29,7 @@ pub mod datetime;
 mod identifier;
 mod io;
 pub mod json;
+mod json_part;
 mod json_path;
 pub mod math;
 mod named;
