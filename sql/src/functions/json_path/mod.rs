@@ -283,6 +283,10 @@ mod tests {
         for (path, allowed) in [
             (format!("${}", ".a".repeat(250)), true),
             (format!("1{}", "+1".repeat(250)), true),
+            (format!("{}1", "-".repeat(250)), true),
+            (format!("${}", " ? (@ == 1)".repeat(250)), true),
+            (format!("${}", "[0]".repeat(250)), true),
+            (format!("{}1 == 1{}", "$ ? (".repeat(60), ")".repeat(60)), true),
             (format!("1 == 1{}", " || 1 == 2".repeat(2_000)), true),
             (format!("{}$.a{}", "(".repeat(60), ")".repeat(60)), true),
             (format!("${}", ".a".repeat(100_000)), false),
