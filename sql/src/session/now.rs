@@ -6,7 +6,7 @@
 //!
 //! Not here: Bind, which never waits (`message`).
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, cell::OnceCell, sync::Arc};
 
 use bytes::Bytes;
 use model::{Result, Type, Value, catalog::Catalog, read::At, request::Column, value};
@@ -191,8 +191,12 @@ impl Session {
         catalog: &Arc<Catalog>,
         parameters: &[Value],
     ) -> Option<Option<Vec<Value>>> {
-        let _stoppable = self.cancel.begin_unguarded(self.settings.limits().statement);
-        let context = || self.context(catalog.clone(), parameters.to_vec());
+        // Most reads evaluate nothing that would have to be stopped.
+        let stoppable = OnceCell::new();
+        let context = || {
+            stoppable.get_or_init(|| self.cancel.begin_unguarded(self.settings.limits().statement));
+            self.context(catalog.clone(), parameters.to_vec())
+        };
         if let Some(direct) = &planned.direct {
             let Some(key) = direct.locate(parameters).ok()? else { return Some(None) };
             return match self.row_now(direct, &key, &At::Latest)? {
