@@ -20,6 +20,7 @@ use model::{
     schema::{IndexState, Table},
 };
 use parking_lot::Mutex;
+use sql::engine::Options;
 use storage::standalone::Standalone;
 use support::{Connection, Server};
 use tokio::task::JoinHandle;
@@ -40,10 +41,14 @@ struct Gate {
 
 impl Gate {
     fn server() -> (Server, Self) {
+        Self::server_with(Options::default())
+    }
+
+    fn server_with(options: Options) -> (Server, Self) {
         let mut gate = None;
-        let server = Server::over(|store| {
-            Arc::new(gate.insert(Self { store, held: Arc::default() }).clone()) as Arc<dyn Dispatch>
-        });
+        let front =
+            |store| Arc::new(gate.insert(Self { store, held: Arc::default() }).clone()) as Arc<dyn Dispatch>;
+        let server = Server::over(front, options);
         (server, gate.expect("made with the server"))
     }
 
@@ -269,6 +274,24 @@ async fn a_change_of_type_that_is_cancelled_leaves_no_column_behind() {
     assert_eq!(other.rows("select pg_typeof(n)::text from t limit 1").await, ["integer"]);
     c.run("alter table t alter n type text").await.expect("changed at last");
     assert_eq!(c.rows("select id from t where n = '7'").await, ["3"]);
+}
+
+#[tokio::test]
+async fn a_type_is_changed_of_more_rows_than_one_transaction_may_write() {
+    let (server, gate) = Gate::server_with(Options { transaction_bytes_max: 4 << 20, ..Options::default() });
+    let mut c = server.connect();
+    c.run("create table t (id int primary key, n int, filler text)").await.expect("made");
+    for from in (1..=5_000).step_by(250) {
+        let text = format!(
+            "insert into t select g, g * 2, repeat('x', 2000) from generate_series({from}, {}) g",
+            from + 249
+        );
+        c.run(&text).await.expect("filled");
+    }
+    c.run("alter table t alter n type text using 'n' || n").await.expect("changed");
+    assert_eq!(c.rows("select count(*) from t where n = 'n' || id * 2").await, ["5000"]);
+    gate.wait_until_clean("t").await;
+    assert_eq!(c.fault("update t set filler = repeat('y', 2000)").await.0, "54000");
 }
 
 #[tokio::test]

@@ -38,6 +38,9 @@ use crate::{
 /// How often the rows are looked at again because writers came in between.
 const ROUNDS_MAX: usize = 20;
 
+/// How many pieces new values are written in before the rounds.
+const PIECES_MAX: usize = 1 << 16;
+
 /// How long the lock is waited for behind the session's own command.
 const HANDOVER: Duration = Duration::from_secs(3_600);
 
@@ -295,9 +298,9 @@ impl Session {
             format!("{working}::text IS DISTINCT FROM ({value})::text")
         };
         let open = opened(&self.current_catalog(), table, number)?;
-        for round in 0..ROUNDS_MAX {
-            let only = if round == 0 { String::new() } else { format!(" WHERE {differs}") };
-            let fill = format!("UPDATE {relation} SET {working} = {value}{only}");
+        let fill = format!("UPDATE {relation} SET {working} = {value} WHERE {differs}");
+        self.fill_in_pieces(table, &open, &fill, cancel).await?;
+        for _ in 0..ROUNDS_MAX {
             let lock = self.fill_round(table, &open, &fill, cancel).await?;
             let switched =
                 self.look_and_switch(table, number, retype, &open, &relation, &differs, cancel).await;
@@ -313,7 +316,30 @@ impl Session {
         ))
     }
 
-    /// Computes new values in one command, and answers with the table's lock held: it is asked for before the command
+    /// Computes new values in as many commands as their bytes ask for; writers of the table come in between.
+    async fn fill_in_pieces(
+        &mut self,
+        table: &Arc<Table>,
+        open: &Arc<Catalog>,
+        fill: &str,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let partition = PartitionId::default_of(table.database, table.schema);
+        for _ in 0..PIECES_MAX {
+            self.begin_piece(open.clone());
+            let everything = vec![(Lockable::Table(table.id), LockMode::Update)];
+            self.begin_statement().lock(&partition, everything, None).await?;
+            self.run_alone(fill, cancel).await?;
+            let is_full = self.is_piece_full();
+            self.commit_work().await?;
+            if !is_full {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Computes the values that are left in one command, and answers with the table's lock held: it is asked for before the command
     /// gives its own back, so that only writers who waited for longer come in between.
     async fn fill_round(
         &mut self,

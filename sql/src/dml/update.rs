@@ -142,6 +142,10 @@ impl Update {
             self.runtime.count_affected(self.node, after.len() as u64);
             self.returning.add(&self.runtime, &beside(&after, &beside_it)).await?;
             check_size(&self.runtime)?;
+            let buffered = self.runtime.statement.buffered_bytes();
+            if self.runtime.piece_bytes_max.is_some_and(|piece| buffered >= piece) {
+                break;
+            }
         }
         add_moved(&self.runtime, &self.table, &mut self.unique, moved).await?;
         self.foreign.finish().await

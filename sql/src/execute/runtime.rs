@@ -48,6 +48,8 @@ pub struct Runtime {
     pub affected: Arc<Mutex<BTreeMap<usize, u64>>>,
     /// What the transaction may buffer, in bytes (`transaction.bytes_max`).
     pub transaction_bytes_max: usize,
+    /// An UPDATE leaves the rest of its rows alone when so many bytes are buffered.
+    pub piece_bytes_max: Option<usize>,
     /// The node of the plan that an operator stands for.
     pub node: usize,
     /// What the row around a correlated plan hands in.
@@ -84,6 +86,7 @@ impl Runtime {
             statistics: None,
             affected: Arc::default(),
             transaction_bytes_max: TRANSACTION_BYTES_MAX,
+            piece_bytes_max: None,
             node: 0,
             outer: Arc::new([]),
             shelf: Arc::default(),

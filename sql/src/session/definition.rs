@@ -13,6 +13,9 @@ use model::{
 use super::Session;
 use crate::{bind::Names, context::Context, rights};
 
+/// What a definition that rewrites a table writes in one transaction.
+const PIECE_BYTES_MAX: usize = 32 << 20;
+
 impl Session {
     pub(crate) fn dispatch(&self) -> Arc<dyn Dispatch> {
         self.engine.dispatch.clone()
@@ -134,6 +137,22 @@ impl Session {
         if let Some(transaction) = &mut self.transaction {
             transaction.catalog = Some(catalog);
         }
+    }
+
+    /// As [`Session::begin_work`]: an UPDATE ends when a piece of what a transaction may write is full.
+    pub(crate) fn begin_piece(&mut self, catalog: Arc<Catalog>) {
+        let piece_bytes_max = PIECE_BYTES_MAX.min(self.engine.options.transaction_bytes_max / 4);
+        self.begin_work(catalog);
+        if let Some(transaction) = &mut self.transaction {
+            transaction.piece_bytes_max = Some(piece_bytes_max);
+        }
+    }
+
+    /// Whether an UPDATE in the piece may have ended early.
+    pub(crate) fn is_piece_full(&self) -> bool {
+        self.transaction.as_ref().is_some_and(|transaction| {
+            transaction.piece_bytes_max.is_some_and(|piece| transaction.overlay.bytes() >= piece)
+        })
     }
 
     /// Ends it; what was written is sent.

@@ -278,7 +278,7 @@ impl Session {
             names: self.names(catalog.clone()),
             context: Mutex::new(self.context(catalog, Vec::new())),
         };
-        Runtime::new(
+        let mut runtime = Runtime::new(
             statement.clone(),
             context,
             self.engine.pool.budget(self.engine.options.statement_bytes_max),
@@ -286,7 +286,10 @@ impl Session {
             cancel,
             Arc::new(self.numbers.clone()),
             Arc::new(rules),
-        )
+        );
+        runtime.piece_bytes_max =
+            self.transaction.as_ref().and_then(|transaction| transaction.piece_bytes_max);
+        runtime
     }
 
     /// Runs a change of rows to its end, and commits it if it stands alone.

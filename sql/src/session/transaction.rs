@@ -42,6 +42,8 @@ pub(super) struct Transaction {
     pub(super) used: bool,
     /// Of each table that was written: the version of its descriptor by which its rows were made and judged.
     pub(super) versions: HashMap<TableId, u64>,
+    /// An UPDATE ends when so many bytes are written, the rest of its rows left to the next transaction.
+    pub(super) piece_bytes_max: Option<usize>,
 }
 
 /// A savepoint.
@@ -105,6 +107,7 @@ impl Session {
             changes: Vec::new(),
             used: false,
             versions: HashMap::new(),
+            piece_bytes_max: None,
         });
     }
 

@@ -51,14 +51,14 @@ pub struct Answer {
 
 impl Server {
     pub fn new() -> Self {
-        Self::over(|store| Arc::new(store))
+        Self::over(|store| Arc::new(store), Options::default())
     }
 
     /// A server over a store in memory that something stands before.
-    pub fn over(front: impl FnOnce(Standalone) -> Arc<dyn Dispatch>) -> Self {
+    pub fn over(front: impl FnOnce(Standalone) -> Arc<dyn Dispatch>, options: Options) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock(Instant::now()));
         let store = front(Standalone::new(clock.clone()).expect("a store in memory"));
-        let options = Options { lock_wait: Duration::from_secs(5), ..Options::default() };
+        let options = Options { lock_wait: Duration::from_secs(5), ..options };
         Self { engine: Engine::new(store, clock, options), next: 1.into() }
     }
 
