@@ -231,29 +231,3 @@ async fn a_failing_row_is_shown_by_the_places_of_its_columns() {
     let error = c.run("insert into t values ('x', 5, -1)").await.expect_err("refused");
     assert_eq!(error.detail(), Some("Failing row contains (x, 5, -1)."));
 }
-
-#[tokio::test]
-async fn what_needs_a_key_that_the_transaction_adds_to_rows_is_refused_until_it_is_committed() {
-    let server = Server::new();
-    let mut c = server.connect();
-    c.run("create table t (id int, b text)").await.expect("made");
-    c.run("insert into t values (1, 'one'), (2, 'two')").await.expect("filled");
-    for text in [
-        "insert into t values (1, 'x') on conflict (id) do nothing",
-        "insert into t values (1, 'x') on conflict do nothing",
-        "insert into t values (1, 'x') on conflict on constraint t_pkey do update set b = 'y'",
-        "insert into child values (1)",
-    ] {
-        c.run("begin").await.expect("begun");
-        c.run("alter table t add primary key (id)").await.expect("added");
-        c.run("create table child (t int references t)").await.expect("made");
-        assert_eq!(c.fault(text).await.0, "0A000", "{text}");
-        c.run("rollback").await.expect("rolled back");
-    }
-    c.run("begin").await.expect("begun");
-    c.run("alter table t add primary key (id)").await.expect("added");
-    c.run("insert into t values (2, 'again')").await.expect("judged at the end");
-    assert_eq!(c.fault("commit").await.0, "23505");
-    assert_eq!(c.rows("select count(*) from pg_index where indrelid = 't'::regclass").await, ["0"]);
-    assert_eq!(c.rows("select * from t order by id").await, ["1|one", "2|two"]);
-}

@@ -50,7 +50,6 @@ pub(crate) use group::same;
 pub(crate) use params::Parameters;
 pub(crate) use rules::{bind_alone, column_default, depends_on_columns, table_rules};
 use scope::Scope;
-pub(crate) use write::not_built;
 
 /// A bound statement.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use model::{
     Code, Error, Result, Type,
     access::Privilege,
     id::{ColumnNumber, IndexId},
-    schema::{Column, ColumnDefault, Index, IndexState, Table},
+    schema::{Column, ColumnDefault, IndexState, Table},
 };
 use sqlparser::{ast, ast::Spanned, tokenizer::Span};
 
@@ -471,50 +471,33 @@ impl Binder<'_> {
         target: Option<&ast::ConflictTarget>,
         span: Span,
     ) -> Result<Vec<IndexId>> {
-        // What other sessions build is no constraint yet.
-        let own = |index: &&Index| index.state == IndexState::Building && index.constraint.is_some();
         match target {
-            None => match table.indexes.iter().find(own) {
-                Some(index) => Err(self.at(not_built(index), span)),
-                None => Ok(Vec::new()),
-            },
+            None => Ok(Vec::new()),
             Some(ast::ConflictTarget::OnConstraint(name)) => {
                 let name = path_of(name)?.pop().unwrap_or_default();
                 let found =
                     table.indexes.iter().find(|index| index.name == name && index.constraint.is_some());
-                match found {
-                    Some(index) if index.state == IndexState::Building => {
-                        Err(self.at(not_built(index), span))
-                    }
-                    Some(index) => Ok(vec![index.id]),
-                    None => {
-                        let message =
-                            format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
-                        Err(self.error(Code::UndefinedObject, message, span))
-                    }
-                }
+                found.map(|index| vec![index.id]).ok_or_else(|| {
+                    let message =
+                        format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
+                    self.error(Code::UndefinedObject, message, span)
+                })
             }
             Some(ast::ConflictTarget::Columns { columns, predicate }) => {
                 let mut numbers = Vec::new();
                 for column in columns {
                     numbers.push(self.get_column(table, &fold(column), column.span)?.number);
                 }
-                let covers = |index: &&Index| {
+                let covers = |index: &&model::schema::Index| {
                     index.unique
+                        // A constraint whose index is being built is the transaction's own.
+                        && (index.state == IndexState::Ready || index.constraint.is_some())
                         && (index.predicate.is_none() || predicate.is_some())
                         && index.parts.len() == numbers.len()
                         && index.parts.iter().all(|part| numbers.contains(&part.column))
                 };
-                let found: Vec<IndexId> = (table.indexes.iter().filter(covers))
-                    .filter(|index| index.state == IndexState::Ready)
-                    .map(|index| index.id)
-                    .collect();
+                let found: Vec<IndexId> = table.indexes.iter().filter(covers).map(|index| index.id).collect();
                 if found.is_empty() {
-                    if let Some(index) =
-                        table.indexes.iter().filter(covers).find(|index| index.state == IndexState::Building)
-                    {
-                        return Err(self.at(not_built(index), span));
-                    }
                     let message =
                         "there is no unique or exclusion constraint matching the ON CONFLICT specification";
                     return Err(self.error(Code::InvalidColumnReference, message, span));
@@ -914,12 +897,4 @@ fn drop_identity(columns: &mut Vec<Column>, values: &mut Vec<Expr>) {
     columns.retain(|_| *at.next().unwrap_or(&true));
     let mut at = keep.iter();
     values.retain(|_| *at.next().unwrap_or(&true));
-}
-
-/// `0A000` for what needs an index that is being built: COMMIT builds what a transaction adds to rows that are there.
-pub(crate) fn not_built(index: &Index) -> Error {
-    Error::unsupported(
-        format!("index \"{}\" is not built yet", index.name),
-        "An index that a transaction adds to a table with rows is there when it is committed.",
-    )
 }

@@ -459,8 +459,11 @@ impl Session {
         if not_valid {
             return Err(unsupported("NOT VALID", "Constraints are checked when they are added."));
         }
-        // Whether rows have a key of their own yet must not change until the catalog says which.
-        if matches!(constraint, ast::TableConstraint::PrimaryKey(_)) || !self.transaction_goes_on() {
+        // Whether rows have a key of their own yet must not change until the catalog says which; and the transaction goes
+        // by keys that COMMIT makes.
+        let is_key =
+            matches!(constraint, ast::TableConstraint::PrimaryKey(_) | ast::TableConstraint::Unique(_));
+        if is_key || !self.transaction_goes_on() {
             self.lock_rows(table).await?;
         }
         let names = self.current_names();

@@ -25,12 +25,11 @@ use super::{
     NewRow, RowWriter,
     error::{concurrent_update, no_parent, still_referenced},
     target::revision_of,
-    unique::{Unique, UniqueKey},
+    unique::{Unique, UniqueKey, is_own_key},
     update::{Change, apply_changes},
 };
 use crate::{
     batch::Batch,
-    bind,
     execute::{KeyBytes, Runtime, whole_row},
     txn::{Base, Isolation},
 };
@@ -505,7 +504,7 @@ fn parent_of(catalog: &model::catalog::Catalog, foreign_key: &ForeignKey) -> Res
         .ok_or_else(|| Error::internal(format!("the parent of foreign key \"{}\" is gone", foreign_key.name)))
 }
 
-/// The unique index over exactly the referred columns; `0A000` while there is none but what the transaction itself adds.
+/// The unique index over exactly the referred columns, if need be one that the transaction itself adds.
 fn parent_index<'a>(parent: &'a Table, foreign_key: &ForeignKey) -> Result<&'a Index> {
     let fits = |index: &&Index| {
         index.unique
@@ -513,11 +512,11 @@ fn parent_index<'a>(parent: &'a Table, foreign_key: &ForeignKey) -> Result<&'a I
             && index.parts.len() == foreign_key.parent_columns.len()
             && index.parts.iter().all(|part| foreign_key.parent_columns.contains(&part.column))
     };
-    let is_ready = |index: &&Index| fits(index) && index.state == IndexState::Ready;
-    let found = parent.key().filter(|key| fits(key)).or_else(|| parent.indexes.iter().find(is_ready));
-    found.ok_or_else(|| match parent.indexes.iter().find(fits) {
-        Some(index) => bind::not_built(index),
-        None => Error::internal(format!("foreign key \"{}\" refers to no unique index", foreign_key.name)),
+    let find =
+        |is_there: fn(&Index) -> bool| parent.indexes.iter().filter(fits).find(|index| is_there(index));
+    let found = parent.key().filter(fits).or_else(|| find(|index| index.state == IndexState::Ready));
+    found.or_else(|| find(is_own_key)).ok_or_else(|| {
+        Error::internal(format!("foreign key \"{}\" refers to no unique index", foreign_key.name))
     })
 }
 

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - What the transaction has written is seen before what is stored; a stored row that it has changed or removed holds
 //!   only what it holds now.
-//! - In an explicit transaction every key that is taken is locked before it is looked at. In autocommit stored rows are
+//! - A key that the transaction itself adds to rows that are there has no index yet: its rows are found by a scan.
+//! - In an explicit transaction every other key that is taken is locked before it is looked at. In autocommit stored rows are
 //!   looked at only where the statement must know (ON CONFLICT); else the command's own checks decide.
 
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use model::{
     id::{IndexId, PartitionId},
     key,
     port::{LockMode, Lockable, Locked},
-    read::Stored,
+    read::{Scan, Stored},
     schema::{Index, IndexState, Table},
 };
 
@@ -24,6 +25,11 @@ use crate::{
     execute::{Runtime, whole_row},
     txn::Base,
 };
+
+/// Bytes of a page of rows.
+const PAGE_BYTES: usize = 1 << 20;
+/// Rows of a page.
+const PAGE_ROWS: usize = 1_024;
 
 /// A key that only one row may have.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -58,8 +64,10 @@ pub(super) struct Unique {
 impl Unique {
     pub(super) fn new(table: &Arc<Table>, runtime: &Runtime) -> Self {
         let secondary = table.indexes.iter().filter(|index| {
-            // What is still being built is not asked: `apply` judges by it all the same.
-            index.unique && Some(index.id) != table.primary_key && index.state == IndexState::Ready
+            // What others build is not asked: `apply` judges by it all the same.
+            index.unique
+                && Some(index.id) != table.primary_key
+                && (index.state == IndexState::Ready || is_own_key(index))
         });
         Self {
             indexes: secondary.cloned().collect(),
@@ -103,7 +111,10 @@ impl Unique {
             let same = |key: &UniqueKey| key.partition == partition && key.index == index;
             let to = wanted[from..].iter().position(|key| !same(key)).map_or(wanted.len(), |n| from + n);
             let keys = wanted[from..to].iter().map(|key| key.key.clone());
-            let found: Vec<Option<Stored>> = if statement.locks_rows() {
+            let own = index.and_then(|id| self.indexes.iter().find(|at| at.id == id && is_own_key(at)));
+            let found: Vec<Option<Stored>> = if let Some(index) = own {
+                self.scan_for(&partition, index, &wanted[from..to]).await?
+            } else if statement.locks_rows() {
                 let locks = keys.map(|key| match index {
                     None => (Lockable::Row(table, key), mode),
                     Some(index) => (Lockable::Unique(table, index, key), mode),
@@ -126,6 +137,52 @@ impl Unique {
             from = to;
         }
         Ok(())
+    }
+
+    /// The stored rows that hold keys of an index which is not there before COMMIT: the whole table is looked at. The
+    /// transaction keeps other writers away from it.
+    async fn scan_for(
+        &self,
+        partition: &PartitionId,
+        index: &Index,
+        wanted: &[UniqueKey],
+    ) -> Result<Vec<Option<Stored>>> {
+        let statement = &self.runtime.statement;
+        let places: HashMap<&Bytes, usize> =
+            wanted.iter().enumerate().map(|(place, key)| (&key.key, place)).collect();
+        let mut found = vec![None; wanted.len()];
+        let at = statement.at(partition).await?;
+        let mut from = Bytes::new();
+        loop {
+            self.runtime.pace().await?;
+            let page = statement
+                .dispatch
+                .scan(Scan {
+                    partition: partition.clone(),
+                    table: self.table.id,
+                    index: None,
+                    from,
+                    to: None,
+                    reverse: false,
+                    rows_max: PAGE_ROWS,
+                    bytes_max: PAGE_BYTES,
+                    at: at.clone(),
+                })
+                .await?;
+            for stored in page.rows.iter() {
+                if statement.overlay.get(partition, self.table.id, &stored.key).is_some() {
+                    continue;
+                }
+                let key = secondary_key(index, &whole_row(&self.table, &stored.row)?)?;
+                if let Some(place) = key.and_then(|key| places.get(&key).copied()) {
+                    found[place] = Some(stored);
+                }
+            }
+            match page.next {
+                Some(next) => from = next,
+                None => return Ok(found),
+            }
+        }
     }
 
     /// The row that holds a key, as far as it was looked up.
@@ -233,6 +290,11 @@ impl Unique {
         }
         Ok(())
     }
+}
+
+/// Whether an index is of a key that the transaction itself adds to rows that are there: COMMIT builds it.
+pub(super) fn is_own_key(index: &Index) -> bool {
+    index.state == IndexState::Building && index.constraint.is_some()
 }
 
 fn stored_holder(stored: &Stored) -> Result<Holder> {
