@@ -204,6 +204,7 @@ async fn a_definition_that_is_cancelled_while_its_index_is_built_leaves_nothing(
         "alter table t add column m int, drop column n, add primary key (id)",
         "create unique index on t (id)",
         "create index on t (n)",
+        "create unique index on t ((id + 1)) where n > 0",
     ] {
         c = cancelled(&gate, Held::Build, c, text).await;
         gate.wait_until_clean("t").await;
@@ -214,6 +215,23 @@ async fn a_definition_that_is_cancelled_while_its_index_is_built_leaves_nothing(
     }
     c.run("alter table t add primary key (id)").await.expect("added at last");
     assert_eq!(c.rows("select id from t where id = 2").await, ["2"]);
+}
+
+#[tokio::test]
+async fn an_index_that_cannot_be_built_leaves_no_hidden_columns() {
+    let (server, gate) = Gate::server();
+    let mut c = server.connect();
+    c.run("create table t (id int, n int)").await.expect("made");
+    c.run("insert into t values (1, 1), (2, 1)").await.expect("filled");
+    assert_eq!(c.fault("create unique index on t ((n + 1)) where id > 0").await.0, "23505");
+    assert!(gate.table("t").columns.iter().all(|column| !column.hidden));
+    c.run("create index kept on t ((n + 1))").await.expect("made");
+    assert_eq!(c.fault("create unique index on t ((n + 1)) where id > 0").await.0, "23505");
+    let hidden = gate.table("t").columns.iter().filter(|column| column.hidden).count();
+    assert_eq!(hidden, 1, "what another index reads stays");
+    let mut c = cancelled(&gate, Held::Execute, c, "create index on t ((id * 2))").await;
+    until(|| gate.table("t").columns.iter().filter(|column| column.hidden).count() == 1).await;
+    assert_eq!(c.rows("select id from t where n + 1 = 2 order by id").await, ["1", "2"]);
 }
 
 #[tokio::test]

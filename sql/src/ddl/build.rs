@@ -185,25 +185,23 @@ async fn bring_in(dispatch: &dyn Dispatch, stages: &[Stage], change: &mut Change
 }
 
 impl Stage {
-    /// Takes what was staged out of a descriptor; what became of the table otherwise stays.
+    /// Takes what was staged out of a descriptor, with hidden columns that only it read; what became of the table otherwise
+    /// stays.
     fn remove_from(&self, before: &Catalog, table: &mut Table) {
-        table.indexes.retain(|index| !self.indexes.iter().any(|(id, _)| *id == index.id));
+        let is_staged = |index: &Index| self.indexes.iter().any(|(id, _)| *id == index.id);
+        table.indexes.retain(|index| !is_staged(index));
         let known = before.table(self.table).map_or(0, |table| table.columns.len());
-        let staged = self.built.columns.iter().skip(known);
-        for number in staged.map(|column| column.number) {
-            if let Some(column) = table.columns.iter_mut().find(|at| at.number == number && at.hidden) {
-                drop_column(column);
-            }
-        }
+        let added = self.built.columns.iter().skip(known).map(|column| column.number);
+        let staged = self.built.indexes.iter().filter(|index| is_staged(index));
+        let read = staged.flat_map(|index| index.parts.iter().map(|part| part.column).chain(index.predicate));
+        let mut columns: Vec<ColumnNumber> = added.collect();
+        columns.extend(read);
+        drop_unread(table, |number| columns.contains(&number));
     }
 }
 
 /// Changes a table's descriptor, again if it moved on meanwhile; a table that is gone is fine.
-pub(super) async fn take_away(
-    dispatch: &dyn Dispatch,
-    table: TableId,
-    remove: impl Fn(&mut Table),
-) -> Result<()> {
+async fn take_away(dispatch: &dyn Dispatch, table: TableId, remove: impl Fn(&mut Table)) -> Result<()> {
     let mut tries = 0;
     loop {
         let catalog = dispatch.catalog();
@@ -220,25 +218,73 @@ pub(super) async fn take_away(
     }
 }
 
+/// Hidden columns of a definition, from before they are added: those that no index reads in the end are dropped.
+pub(super) struct HiddenColumns {
+    dispatch: Arc<dyn Dispatch>,
+    table: TableId,
+    numbers: Vec<ColumnNumber>,
+}
+
+impl HiddenColumns {
+    pub(super) fn new(dispatch: Arc<dyn Dispatch>, table: TableId, numbers: Vec<ColumnNumber>) -> Self {
+        Self { dispatch, table, numbers }
+    }
+
+    /// Drops those that are still hidden and that no index reads.
+    pub(super) async fn drop_unread(mut self) -> Result<()> {
+        // If this is broken off the rest of it is done by `drop`.
+        self.dropped().await?;
+        self.numbers.clear();
+        Ok(())
+    }
+
+    fn dropped(&self) -> impl Future<Output = Result<()>> + Send + use<> {
+        let (dispatch, table, numbers) = (self.dispatch.clone(), self.table, self.numbers.clone());
+        async move {
+            take_away(dispatch.as_ref(), table, |table| drop_unread(table, |at| numbers.contains(&at))).await
+        }
+    }
+}
+
+impl Drop for HiddenColumns {
+    fn drop(&mut self) {
+        if self.numbers.is_empty() {
+            return;
+        }
+        let dropped = self.dropped();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                // If it fails they stay, unseen, until the next start.
+                let _ = dropped.await;
+            });
+        }
+    }
+}
+
 /// Takes away what definitions of an earlier process left: indexes under construction and hidden columns that none reads.
 pub(crate) async fn drop_unfinished(dispatch: &dyn Dispatch) -> Result<()> {
     for table in dispatch.catalog().tables() {
         take_away(dispatch, table.id, |table| {
             table.indexes.retain(|index| index.state != IndexState::Building);
-            let Table { columns, indexes, .. } = table;
-            for column in columns.iter_mut().filter(|column| column.hidden && !column.dropped) {
-                let is_read = indexes.iter().any(|index| {
-                    index.predicate == Some(column.number)
-                        || index.parts.iter().any(|part| part.column == column.number)
-                });
-                if !is_read {
-                    drop_column(column);
-                }
-            }
+            drop_unread(table, |_| true);
         })
         .await?;
     }
     Ok(())
+}
+
+/// Drops hidden columns that no index reads.
+fn drop_unread(table: &mut Table, is_meant: impl Fn(ColumnNumber) -> bool) {
+    let Table { columns, indexes, .. } = table;
+    for column in columns.iter_mut().filter(|column| column.hidden && !column.dropped) {
+        let is_read = indexes.iter().any(|index| {
+            index.predicate == Some(column.number)
+                || index.parts.iter().any(|part| part.column == column.number)
+        });
+        if !is_read && is_meant(column.number) {
+            drop_column(column);
+        }
+    }
 }
 
 /// A dropped column: its number is used up, and rows may still hold its values.

@@ -12,6 +12,7 @@ use model::{
 use sqlparser::ast;
 
 use super::{
+    build::HiddenColumns,
     changed_table, last,
     table::{check_key_type, plain_column, visible},
 };
@@ -196,6 +197,17 @@ impl Session {
         let Some(model::catalog::Object::Table(after)) = change.put.first().cloned() else {
             return Err(Error::internal("an index without a table"));
         };
+        if self.is_transactional() {
+            return self.fill_and_begin(before, after).await;
+        }
+        let new = after.columns.iter().skip(before.columns.len()).map(|column| column.number).collect();
+        let hidden = HiddenColumns::new(self.dispatch(), before.id, new);
+        let begun = self.fill_and_begin(before, after).await;
+        hidden.drop_unread().await?;
+        begun
+    }
+
+    async fn fill_and_begin(&mut self, before: &Arc<Table>, after: Table) -> Result<()> {
         let mut columns_only = after.clone();
         columns_only.indexes.clone_from(&before.indexes);
         self.change(changed_table(before, columns_only.clone())).await?;

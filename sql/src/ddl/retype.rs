@@ -16,14 +16,14 @@ use model::{
     Code, Error, Result, Type,
     access::{Grant, Object as Right},
     catalog::{Catalog, Change, Expected, Object, ObjectId},
-    id::{ColumnNumber, IndexId, PartitionId, TableId},
-    port::{Dispatch, LockMode, Lockable},
+    id::{ColumnNumber, IndexId, PartitionId},
+    port::{LockMode, Lockable},
     schema::{Column, ColumnDefault, IndexState, Table},
     types::Typmod,
 };
 
 use super::{
-    build::{drop_column, take_away},
+    build::{HiddenColumns, drop_column},
     changed_table,
     table::{plain_column, quote, visible},
     take_table_lock,
@@ -58,57 +58,6 @@ pub(super) struct Retype {
     pub(super) is_given: bool,
 }
 
-/// The column of new values, from before it is added: it is dropped with this, unless it has taken the old one's place.
-struct WorkingColumn {
-    dispatch: Arc<dyn Dispatch>,
-    table: TableId,
-    number: ColumnNumber,
-    removed: bool,
-}
-
-impl WorkingColumn {
-    fn of(session: &Session, table: &Table) -> Result<Self> {
-        let number = u16::try_from(table.columns.len() + 1)
-            .ok()
-            .filter(|number| usize::from(*number) <= model::row::COLUMNS_MAX)
-            .ok_or_else(|| Error::new(Code::TooManyColumns, "too many columns"))?;
-        let (dispatch, number) = (session.dispatch(), ColumnNumber(number));
-        Ok(Self { dispatch, table: table.id, number, removed: false })
-    }
-
-    /// Drops it unless it is a column of the table by now.
-    async fn remove(mut self) -> Result<()> {
-        remove_working(self.dispatch.clone(), self.table, self.number).await?;
-        self.removed = true;
-        Ok(())
-    }
-}
-
-impl Drop for WorkingColumn {
-    fn drop(&mut self) {
-        if self.removed {
-            return;
-        }
-        let removed = remove_working(self.dispatch.clone(), self.table, self.number);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
-                // If it fails the column stays, unseen, until the next start.
-                let _ = removed.await;
-            });
-        }
-    }
-}
-
-async fn remove_working(dispatch: Arc<dyn Dispatch>, table: TableId, number: ColumnNumber) -> Result<()> {
-    take_away(dispatch.as_ref(), table, |table| {
-        let mut columns = table.columns.iter_mut();
-        if let Some(column) = columns.find(|at| at.number == number && at.hidden && at.name == WORKING_NAME) {
-            drop_column(column);
-        }
-    })
-    .await
-}
-
 impl Session {
     /// Changes the type of a column of a table with rows.
     pub(super) async fn retype(
@@ -127,13 +76,18 @@ impl Session {
                 "Run it by itself, outside BEGIN … COMMIT.",
             ));
         }
-        let working = WorkingColumn::of(self, table)?;
-        let before = self.add_working_column(table, &working, retype).await?;
-        let done = self.fill_and_switch(&before, working.number, retype, cancel).await;
+        let number = u16::try_from(table.columns.len() + 1)
+            .ok()
+            .filter(|number| usize::from(*number) <= model::row::COLUMNS_MAX)
+            .ok_or_else(|| Error::new(Code::TooManyColumns, "too many columns"))?;
+        let number = ColumnNumber(number);
+        let hidden = HiddenColumns::new(self.dispatch(), table.id, vec![number]);
+        let before = self.add_working_column(table, number, retype).await?;
+        let done = self.fill_and_switch(&before, number, retype, cancel).await;
         if done.is_err() {
             self.roll_back_work().await;
         }
-        working.remove().await?;
+        hidden.drop_unread().await?;
         done
     }
 
@@ -268,11 +222,11 @@ impl Session {
     async fn add_working_column(
         &mut self,
         table: &Arc<Table>,
-        working: &WorkingColumn,
+        number: ColumnNumber,
         retype: &Retype,
     ) -> Result<Arc<Table>> {
         let mut column = plain_column(WORKING_NAME.to_owned(), retype.ty, retype.typmod);
-        column.number = working.number;
+        column.number = number;
         column.hidden = true;
         let mut after = (**table).clone();
         after.columns.push(column);
