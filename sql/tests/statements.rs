@@ -75,6 +75,22 @@ async fn statements_of_one_text_succeed_or_fail_together() {
     assert_eq!(c.rows("select count(*) from t").await, ["1"]);
 }
 
+/// Four times the statements took sixteen times as long.
+#[tokio::test]
+async fn many_statements_of_one_text_cost_what_as_many_texts_cost() {
+    let server = Server::new();
+    let mut c = server.connect();
+    let mut time = async |count: usize| {
+        let began = std::time::Instant::now();
+        let text = "select 'é';\nexplain select 1; ".repeat(count);
+        assert_eq!(c.simple(&text).await.expect("all of them").len(), 2 * count);
+        began.elapsed()
+    };
+    time(100).await;
+    let (few, many) = (time(500).await, time(4_000).await);
+    assert!(many < few * 24, "{few:?} became {many:?} with eight times the statements");
+}
+
 #[tokio::test]
 async fn counters_that_many_sessions_raise_lose_nothing() {
     let server = Server::new();

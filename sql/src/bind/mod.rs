@@ -169,7 +169,7 @@ impl<'a> Binder<'a> {
         parameters: Parameters,
     ) -> Self {
         Self {
-            source: Source { text },
+            source: Source::new(text),
             names,
             context,
             columns: Columns::default(),

@@ -34,30 +34,60 @@ const RECURSION_MAX: usize = 4 * scan::DEPTH_MAX;
 pub(crate) struct Source<'a> {
     /// The text.
     pub(crate) text: &'a str,
+    /// From where places are looked for, so that many statements of one text cost no more than as many texts.
+    from: Place,
 }
 
-impl Source<'_> {
+/// One place of a text: as the tokenizer names it, in bytes, and in characters.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: Location,
+    bytes: usize,
+    characters: usize,
+}
+
+impl Place {
+    const START: Self = Self { at: Location { line: 1, column: 1 }, bytes: 0, characters: 0 };
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, from: Place::START }
+    }
+
+    /// The same text, for what stands at a place or behind it.
+    fn from(self, at: Location) -> Self {
+        Self { text: self.text, from: self.place(at) }
+    }
+
+    fn place(&self, at: Location) -> Place {
+        let mut place = if at < self.from.at { Place::START } else { self.from };
+        for c in self.text[place.bytes..].chars() {
+            if place.at >= at {
+                break;
+            }
+            place.bytes += c.len_utf8();
+            place.characters += 1;
+            if c == '\n' {
+                place.at = Location { line: place.at.line + 1, column: 1 };
+            } else {
+                place.at.column += 1;
+            }
+        }
+        place
+    }
+
     /// The character position, 1-based, of a place that the tokenizer named; none for a made-up place.
     pub(crate) fn position(&self, at: Location) -> Option<u32> {
         if at.line == 0 {
             return None;
         }
-        let before: usize =
-            self.text.split('\n').take(at.line as usize - 1).map(|line| line.chars().count() + 1).sum();
-        u32::try_from(before + at.column as usize).ok()
+        u32::try_from(self.place(at).characters + 1).ok()
     }
 
     /// The byte offset of a place.
     pub(crate) fn offset(&self, at: Location) -> usize {
-        let mut start = 0;
-        for _ in 1..at.line {
-            match self.text[start..].find('\n') {
-                Some(length) => start += length + 1,
-                None => return self.text.len(),
-            }
-        }
-        let column = (at.column as usize).saturating_sub(1);
-        self.text[start..].char_indices().nth(column).map_or(self.text.len(), |(at, _)| start + at)
+        self.place(at).bytes
     }
 }
 
@@ -85,9 +115,13 @@ pub(crate) enum Statement {
 pub(crate) fn parse(text: &str) -> Result<Vec<Parsed>> {
     scan::check(text)?;
     scan::with_stack(text, || {
-        let source = Source { text };
-        let groups = split(source)?;
-        groups.into_iter().map(|tokens| parse_tokens(source, tokens)).collect()
+        let mut source = Source::new(text);
+        let mut statements = Vec::new();
+        for tokens in split(source)? {
+            source = source.from(tokens.first().map_or(Place::START.at, |token| token.span.start));
+            statements.push(parse_tokens(source, tokens)?);
+        }
+        Ok(statements)
     })
 }
 
@@ -105,7 +139,7 @@ pub(crate) fn parse_one(text: &str) -> Result<Parsed> {
 
 /// Parses an expression that stands alone, as a catalog keeps it.
 pub(crate) fn parse_expression(text: &str) -> Result<ast::Expr> {
-    let source = Source { text };
+    let source = Source::new(text);
     scan::check(text)?;
     let tokens = tokenize(source)?;
     let mut parser = parser(tokens);
@@ -258,6 +292,21 @@ mod tests {
         assert_eq!(fault("select 'ä' a b"), ("syntax error at or near \"b\"".to_owned(), Some(14)));
         assert_eq!(fault("select 1;\nselct 2").1, Some(11));
         assert_eq!(fault("select (1").0, "syntax error at end of input");
+    }
+
+    #[test]
+    fn places_are_the_same_wherever_they_are_looked_for_from() {
+        let text = "a é\n\nb ; c\nd";
+        let at = |line, column| Location { line, column };
+        for from in [at(1, 1), at(1, 3), at(2, 1), at(3, 5), at(4, 1)] {
+            let source = Source::new(text).from(from);
+            for (place, position, offset) in
+                [(at(1, 1), 1, 0), (at(1, 3), 3, 2), (at(3, 1), 6, 6), (at(3, 5), 10, 10), (at(4, 2), 13, 13)]
+            {
+                assert_eq!((source.position(place), source.offset(place)), (Some(position), offset));
+            }
+        }
+        assert_eq!(Source::new(text).position(at(0, 0)), None);
     }
 
     #[test]

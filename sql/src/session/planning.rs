@@ -71,11 +71,11 @@ impl Session {
                     && let Statement::Sql(inner) = &statement.statement
                     && is_planned(inner)
                 {
-                    prepared.parameters = self.plan(text, inner, given).await?.0.parameters.clone();
+                    prepared.parameters = self.plan(text, statement, given).await?.0.parameters.clone();
                 }
             }
             Statement::Sql(statement) if is_planned(statement) => {
-                let (planned, share) = self.plan(text, statement, given).await?;
+                let (planned, share) = self.plan(text, &parsed, given).await?;
                 shared = share;
                 prepared.parameters = planned.parameters.clone();
                 prepared.columns.clone_from(&planned.columns);
@@ -86,21 +86,21 @@ impl Session {
         Ok((prepared, shared))
     }
 
-    /// Plans a query or a change of rows. A name that is not found is looked for in the newest catalog before it fails.
+    /// Plans a query or a change of rows of a text. A name that is not found is looked for in the newest catalog before it fails.
     pub(super) async fn plan(
         &mut self,
         text: &str,
-        statement: &ast::Statement,
+        parsed: &Parsed,
         given: &[Option<Type>],
     ) -> Result<(Arc<Planned>, bool)> {
-        match self.plan_once(text, statement, given).await {
+        match self.plan_once(text, parsed, given).await {
             Err(error) if matches!(error.code(), Code::UndefinedTable | Code::InvalidSchemaName) => {
                 let before = self.engine.dispatch.catalog().version();
                 let newest = self.engine.dispatch.refresh_catalog().await?;
                 if newest.version() == before {
                     return Err(error);
                 }
-                self.plan_once(text, statement, given).await
+                self.plan_once(text, parsed, given).await
             }
             other => other,
         }
@@ -109,21 +109,25 @@ impl Session {
     async fn plan_once(
         &mut self,
         text: &str,
-        statement: &ast::Statement,
+        parsed: &Parsed,
         given: &[Option<Type>],
     ) -> Result<(Arc<Planned>, bool)> {
+        let Statement::Sql(statement) = &parsed.statement else {
+            return Err(Error::internal("a plan of what has none"));
+        };
         let catalog = self.catalog();
         let names = self.names(catalog.clone());
         let _stoppable = self.cancel.begin_unguarded(self.settings.limits().statement);
         let mut context = self.context(catalog.clone(), Vec::new());
-        let bound = parse::scan::with_stack(text, || {
+        let bound = parse::scan::with_stack(&parsed.text, || {
             bind::bind(text, statement, &names, &mut context, bind::Parameters::new(given))
         })?;
         self.authorize(&catalog, &bound.access)?;
         let mut tables = BTreeSet::new();
         collect_tables(&bound.plan, &mut tables);
         let statistics = self.statistics(&catalog, &tables).await;
-        let planned = parse::scan::with_stack(text, || finish(bound, &catalog, &statistics, &mut context))?;
+        let planned =
+            parse::scan::with_stack(&parsed.text, || finish(bound, &catalog, &statistics, &mut context))?;
         Ok((Arc::new(planned), true))
     }
 
