@@ -75,7 +75,6 @@ async fn statements_of_one_text_succeed_or_fail_together() {
     assert_eq!(c.rows("select count(*) from t").await, ["1"]);
 }
 
-/// Four times the statements took sixteen times as long.
 #[tokio::test]
 async fn many_statements_of_one_text_cost_what_as_many_texts_cost() {
     let server = Server::new();
@@ -246,4 +245,16 @@ async fn a_failing_row_is_shown_by_the_places_of_its_columns() {
     c.run("alter table t alter a type text").await.expect("changed");
     let error = c.run("insert into t values ('x', 5, -1)").await.expect_err("refused");
     assert_eq!(error.detail(), Some("Failing row contains (x, 5, -1)."));
+}
+
+#[tokio::test]
+async fn a_client_is_told_what_its_least_level_lets_through() {
+    let server = Server::new();
+    let mut c = server.connect();
+    for (level, told) in [("notice", 2), ("warning", 1), ("error", 0)] {
+        c.run(&format!("set client_min_messages = {level}")).await.expect("set");
+        c.run("drop table if exists nothing").await.expect("a notice");
+        c.run("commit").await.expect("a warning");
+        assert_eq!(c.0.drain_notices().len(), told, "{level}");
+    }
 }

@@ -407,6 +407,13 @@ impl Binder<'_> {
         if let (ast::Expr::Tuple(lefts), ast::Expr::Subquery(query)) = (strip(left), strip(right)) {
             return self.row_against_query(lefts, &symbol, query, frame, span);
         }
+        // Comparisons do not stand in a chain: `a < b < c` says nothing.
+        if let ast::Expr::BinaryOp { op: before, .. } = left
+            && is_comparison(before)
+            && is_comparison(op)
+        {
+            return Err(Error::new(Code::SyntaxError, format!("syntax error at or near \"{op}\"")));
+        }
         let left_expr = self.expr(left, frame)?;
         let right_expr = self.expr(right, frame)?;
         self.operate(&symbol, (left_expr, left.span()), (right_expr, right.span()))
@@ -1192,6 +1199,11 @@ impl Binder<'_> {
         }
         self.call(name, arguments, span)
     }
+}
+
+fn is_comparison(op: &ast::BinaryOperator) -> bool {
+    use ast::BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }
 
 /// What stands inside parentheses.

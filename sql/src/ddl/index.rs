@@ -45,10 +45,21 @@ impl Session {
             return Err(unsupported("this form of CREATE INDEX", "See the documentation for what is."));
         }
         let _ = with;
-        if let Some(method) = using
-            && !matches!(method.to_string().to_lowercase().as_str(), "btree" | "hash")
-        {
-            return Err(unsupported(&format!("an index of type {method}"), "Use btree."));
+        if let Some(method) = using.as_ref().map(|method| method.to_string().to_lowercase()) {
+            match method.as_str() {
+                "btree" | "hash" => {}
+                "gin" | "gist" | "spgist" | "brin" => {
+                    return Err(unsupported(&format!("an index of type {method}"), "Use btree."));
+                }
+                _ => {
+                    let message = format!("access method \"{method}\" does not exist");
+                    return Err(Error::new(Code::UndefinedObject, message));
+                }
+            }
+        }
+        if !include.is_empty() {
+            let hint = if *unique { "Leave it out." } else { "Name the columns behind those of the key." };
+            return Err(unsupported("INCLUDE in CREATE INDEX", hint));
         }
         if *concurrently && self.in_transaction_block() {
             return Err(Error::new(
@@ -61,18 +72,14 @@ impl Session {
         self.need_owner(&names.catalog, table.owner, "table", &table.name)?;
         let mut after = (*table).clone();
         let mut parts = Vec::new();
-        for ast::IndexColumn { column, operator_class: _ } in columns {
+        for ast::IndexColumn { column, operator_class } in columns {
             let number = self.index_column(&names, &mut after, &column.expr)?;
+            if let Some(class) = operator_class {
+                check_operator_class(&last(&bind::path_of(class)?), after.column(number).data_type)?;
+            }
             let desc = matches!(column.options.sort, Some(ast::OrderBySort::Desc));
             let nulls_first = column.options.nulls_first.unwrap_or(desc);
             parts.push(IndexPart { column: number, order: KeyPart { desc, nulls_first } });
-        }
-        // A covering column is one more column of the key, unless the key must be unique without it.
-        if !include.is_empty() && !unique {
-            for ident in include {
-                let found = self.index_column(&names, &mut after, &ast::Expr::Identifier(ident.clone()))?;
-                parts.push(IndexPart { column: found, order: KeyPart::ASC });
-            }
         }
         if *unique {
             let missing =
@@ -248,4 +255,51 @@ impl Session {
         self.change(changed_table(&table, after)).await?;
         Ok(())
     }
+}
+
+/// Whether an operator class is one for this type that orders as indexes order here.
+fn check_operator_class(class: &str, ty: Type) -> Result<()> {
+    const TEXTS: [&str; 6] = [
+        "text_ops",
+        "varchar_ops",
+        "bpchar_ops",
+        "text_pattern_ops",
+        "varchar_pattern_ops",
+        "bpchar_pattern_ops",
+    ];
+    const OTHERS: [&str; 18] = [
+        "int2_ops",
+        "int4_ops",
+        "int8_ops",
+        "float4_ops",
+        "float8_ops",
+        "numeric_ops",
+        "bool_ops",
+        "date_ops",
+        "time_ops",
+        "timetz_ops",
+        "timestamp_ops",
+        "timestamptz_ops",
+        "interval_ops",
+        "uuid_ops",
+        "bytea_ops",
+        "jsonb_ops",
+        "oid_ops",
+        "name_ops",
+    ];
+    let takes = if TEXTS.contains(&class) {
+        matches!(ty, Type::Text | Type::Varchar | Type::Bpchar)
+    } else if OTHERS.contains(&class) {
+        class == format!("{}_ops", ty.catalog_name())
+    } else if class == "array_ops" {
+        ty.is_array()
+    } else {
+        let message = format!("operator class \"{class}\" does not exist for access method \"btree\"");
+        return Err(Error::new(Code::UndefinedObject, message));
+    };
+    if takes {
+        return Ok(());
+    }
+    let message = format!("operator class \"{class}\" does not accept data type {}", ty.display_name());
+    Err(Error::new(Code::DatatypeMismatch, message))
 }

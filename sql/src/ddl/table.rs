@@ -24,8 +24,9 @@ use crate::{
 #[derive(Default)]
 pub(super) struct ColumnPlan {
     pub(super) column: Option<Column>,
-    pub(super) primary: Option<Option<String>>,
-    unique: Vec<Option<String>>,
+    pub(super) primary: Vec<Option<String>>,
+    /// Name, and whether nulls are not distinct.
+    unique: Vec<(Option<String>, bool)>,
     checks: Vec<(Option<String>, String)>,
     foreign: Vec<ast::ForeignKeyConstraint>,
     /// A sequence of its own: its numbers' type and options, and whether it is GENERATED ALWAYS.
@@ -238,13 +239,18 @@ impl Session {
         }
         let mut column = plain_column(name.clone(), ty, typmod);
         column.not_null = plan.identity.is_some();
-        let mut nullable = false;
+        let (mut nullable, mut has_default) = (false, false);
         for ast::ColumnOptionDef { name: constraint, option } in options {
             let constraint = constraint.as_ref().map(bind::fold);
             match option {
                 ast::ColumnOption::Null => nullable = true,
                 ast::ColumnOption::NotNull => column.not_null = true,
+                ast::ColumnOption::Default(_) if has_default => {
+                    let message = format!("multiple default values specified for column \"{name}\"");
+                    return Err(Error::new(Code::SyntaxError, message));
+                }
                 ast::ColumnOption::Default(expr) => {
+                    has_default = true;
                     let text = expr.to_string();
                     let mut context = self.new_context();
                     let bound =
@@ -261,8 +267,11 @@ impl Session {
                     let is_null = matches!(bound.as_constant(), Some(value) if value.is_null());
                     column.default = (!is_null).then_some(ColumnDefault::Expression(text));
                 }
-                ast::ColumnOption::PrimaryKey(_) => plan.primary = Some(constraint),
-                ast::ColumnOption::Unique(_) => plan.unique.push(constraint),
+                ast::ColumnOption::PrimaryKey(_) => plan.primary.push(constraint),
+                ast::ColumnOption::Unique(unique) => plan.unique.push((
+                    constraint,
+                    matches!(unique.nulls_distinct, ast::NullsDistinctOption::NotDistinct),
+                )),
                 ast::ColumnOption::Check(check) => plan
                     .checks
                     .push((constraint.or(check.name.as_ref().map(bind::fold)), check.expr.to_string())),
@@ -446,11 +455,11 @@ impl Builder {
             self.table.columns[at].default = Some(ColumnDefault::Identity { sequence: id, always });
             self.sequences.push(sequence);
         }
-        if let Some(name) = primary {
+        for name in primary {
             self.set_primary(name, vec![number])?;
         }
-        for name in unique {
-            self.unique.push((name, vec![number], false));
+        for (name, nulls_not_distinct) in unique {
+            self.unique.push((name, vec![number], nulls_not_distinct));
         }
         for (constraint, text) in checks {
             let constraint = constraint.unwrap_or_else(|| format!("{}_{name}_check", self.table.name));

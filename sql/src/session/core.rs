@@ -188,6 +188,14 @@ impl Session {
     }
 
     pub(super) fn notice(&mut self, severity: &'static str, error: Error) {
+        let hidden = match self.settings.get("client_min_messages").as_str() {
+            "error" => true,
+            "warning" => severity == "NOTICE",
+            _ => false,
+        };
+        if hidden {
+            return;
+        }
         self.notices.push(Notice { severity, error });
     }
 
