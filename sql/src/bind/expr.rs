@@ -21,6 +21,7 @@ use super::{
 use crate::{
     expr::{Expr, Kind, Query, Subquery, SubqueryKind, Subscript},
     functions::{self, Accepts, Operator, Volatility, cast},
+    parse::rewrite::SYMMETRIC,
 };
 
 /// Where an expression stands: what it may name and which calls it may hold.
@@ -656,12 +657,25 @@ impl Binder<'_> {
         let value = self.expr(inner, frame)?;
         let span = inner.span();
         self.check_copied(&value, span)?;
+        let either_order = symmetric_bound(low);
+        let low = either_order.unwrap_or(low);
         let low_expr = self.expr(low, frame)?;
-        let above = self.operate(">=", (value.clone(), span), (low_expr, low.span()))?;
         let high_expr = self.expr(high, frame)?;
-        let below = self.operate("<=", (value, span), (high_expr, high.span()))?;
-        let both = Expr::new(Kind::And(vec![above, below]), Type::Bool);
+        let (low, high) = ((low_expr, low.span()), (high_expr, high.span()));
+        let mut both = self.lies_within((value.clone(), span), low.clone(), high.clone())?;
+        if either_order.is_some() {
+            self.check_copied(&low.0, low.1)?;
+            self.check_copied(&high.0, high.1)?;
+            let swapped = self.lies_within((value, span), high, low)?;
+            both = Expr::new(Kind::Or(vec![both, swapped]), Type::Bool);
+        }
         Ok(if negated { Expr::new(Kind::Not(Box::new(both)), Type::Bool) } else { both })
+    }
+
+    fn lies_within(&mut self, value: (Expr, Span), low: (Expr, Span), high: (Expr, Span)) -> Result<Expr> {
+        let above = self.operate(">=", value.clone(), low)?;
+        let below = self.operate("<=", value, high)?;
+        Ok(Expr::new(Kind::And(vec![above, below]), Type::Bool))
     }
 
     fn in_list(
@@ -1198,6 +1212,21 @@ impl Binder<'_> {
             arguments.push((self.expr(length, frame)?, length.span()));
         }
         self.call(name, arguments, span)
+    }
+}
+
+/// The bound inside `symmetric(bound)`, as `BETWEEN SYMMETRIC` reaches the parser.
+fn symmetric_bound(low: &ast::Expr) -> Option<&ast::Expr> {
+    let ast::Expr::Function(call) = low else { return None };
+    let [ast::ObjectNamePart::Identifier(name)] = &call.name.0[..] else { return None };
+    let ast::FunctionArguments::List(list) = &call.args else { return None };
+    match &list.args[..] {
+        [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(bound))]
+            if name.value == SYMMETRIC && name.quote_style.is_none() =>
+        {
+            Some(bound)
+        }
+        _ => None,
     }
 }
 

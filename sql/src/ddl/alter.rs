@@ -250,7 +250,7 @@ impl Session {
         let computed =
             column.is_some_and(|column| matches!(column.default, Some(ColumnDefault::Generated(_))));
         let is_identity = plan.identity.is_some();
-        let demands = plan.primary.is_some() || column.is_some_and(|column| column.not_null);
+        let demands = !plan.primary.is_empty() || column.is_some_and(|column| column.not_null);
         let has_value = column.is_some_and(|column| column.missing.is_some()) || fill.is_some();
         let bare = demands && !has_value && !computed && !is_identity;
         let mut builder = Builder::over((**table).clone());

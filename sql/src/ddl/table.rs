@@ -36,7 +36,7 @@ pub(super) struct ColumnPlan {
 impl ColumnPlan {
     /// Whether there are constraints that rows must meet, beside NOT NULL.
     pub(super) fn is_constrained(&self) -> bool {
-        self.primary.is_some()
+        !self.primary.is_empty()
             || !self.unique.is_empty()
             || !self.checks.is_empty()
             || !self.foreign.is_empty()

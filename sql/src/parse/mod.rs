@@ -18,9 +18,10 @@ use sqlparser::{
 };
 
 pub(crate) mod literals;
-mod rewrite;
+pub(crate) mod rewrite;
 pub(crate) mod scan;
 mod tokens;
+mod unsupported;
 pub(crate) mod utility;
 
 use tokens::tokenize;
@@ -190,8 +191,11 @@ fn parse_tokens(source: Source<'_>, tokens: Vec<TokenWithSpan>) -> Result<Parsed
         (Some(first), Some(last)) => (first.span.start, last.span.end),
         _ => return Ok(Parsed { statement: Statement::Empty, text: Arc::default() }),
     };
-    let text = source.text[source.offset(first)..source.offset(last)].trim_end().into();
-    let statement = parse_statement(source, tokens)?;
+    let text: Arc<str> = source.text[source.offset(first)..source.offset(last)].trim_end().into();
+    let statement = parse_statement(source, tokens).map_err(|error| match error.code() {
+        Code::SyntaxError => unsupported::find(&text).unwrap_or(error),
+        _ => error,
+    })?;
     Ok(Parsed { statement, text })
 }
 
@@ -229,7 +233,10 @@ fn syntax_error(source: Source<'_>, error: ParserError) -> Error {
             } else {
                 Error::new(Code::SyntaxError, format!("syntax error at or near \"{near}\""))
             };
-            let error = error.with_detail(detail(text));
+            let error = match detail(text) {
+                Some(detail) => error.with_detail(detail),
+                None => error,
+            };
             source.position(at).map_or(error.clone(), |position| error.with_position(position))
         }
         None if text.contains("found: EOF") => {
@@ -244,9 +251,11 @@ fn syntax_error(source: Source<'_>, error: ParserError) -> Error {
     }
 }
 
-fn detail(text: &str) -> String {
+/// What was expected, if that was one thing: where it is many, most of them are other dialects'.
+fn detail(text: &str) -> Option<String> {
     let expected = text.split(", found: ").next().unwrap_or(text);
-    format!("{}.", expected.trim_start_matches("sql parser error: ").trim_end_matches('.'))
+    let expected = expected.trim_start_matches("sql parser error: ").trim_end_matches('.');
+    (!expected.contains(", ") && !expected.contains(" or ")).then(|| format!("{expected}."))
 }
 
 /// `syntax error at or near` a token.

@@ -4,15 +4,17 @@
 //! - `x ISNULL` and `x NOTNULL` become `IS NULL` and `IS NOT NULL`.
 //! - `TABLE t` becomes `SELECT * FROM t`; the column names of `CREATE TABLE t (a, b) AS query` become those of a sub-query.
 //! - `OPERATOR(pg_catalog.~)` becomes the operator alone.
+//! - `BETWEEN SYMMETRIC a AND b` becomes `BETWEEN symmetric(a) AND b`: no function can have that name.
+//! - `DROP INDEX CONCURRENTLY` loses the last word: dropping an index waits for nobody.
 
 use sqlparser::{
     keywords::Keyword,
-    tokenizer::{Token, TokenWithSpan},
+    tokenizer::{Token, TokenWithSpan, Word},
 };
 
 /// Rewrites the tokens of one statement.
 pub(crate) fn rewrite(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
-    let input = table_statement(create_table_as(adjacent_strings(input)));
+    let input = symmetric(drop_concurrently(table_statement(create_table_as(adjacent_strings(input)))));
     let touched = (0..input.len()).any(|at| {
         is(&input, at, Keyword::FOR)
             || word(&input, at, "operator")
@@ -110,6 +112,58 @@ fn adjacent_strings(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
         output.push(token);
     }
     output
+}
+
+fn drop_concurrently(mut input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    if is(&input, 0, Keyword::DROP) && is(&input, 1, Keyword::INDEX) && word(&input, 2, "concurrently") {
+        input.remove(2);
+    }
+    input
+}
+
+/// The name that marks the lower bound of `BETWEEN SYMMETRIC`.
+pub(crate) const SYMMETRIC: &str = "symmetric";
+
+fn symmetric(input: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let after_between = |at: usize| at > 0 && is(&input, at - 1, Keyword::BETWEEN);
+    let marked =
+        |at: usize| after_between(at) && (word(&input, at, SYMMETRIC) || word(&input, at, "asymmetric"));
+    if !(0..input.len()).any(marked) {
+        return input;
+    }
+    let mut output = Vec::with_capacity(input.len() + 2);
+    // Where the open bounds end: before these tokens.
+    let mut ends = Vec::new();
+    for (at, token) in input.iter().enumerate() {
+        let of = |made: Token| TokenWithSpan { token: made, span: token.span };
+        if ends.last() == Some(&at) {
+            output.push(of(Token::RParen));
+            ends.pop();
+        }
+        if !marked(at) {
+            output.push(token.clone());
+        } else if let (true, Some(end)) = (word(&input, at, SYMMETRIC), end_of_bound(&input, at + 1)) {
+            let name = Word { value: SYMMETRIC.to_owned(), quote_style: None, keyword: Keyword::NoKeyword };
+            output.extend([of(Token::Word(name)), of(Token::LParen)]);
+            ends.push(end);
+        }
+    }
+    output
+}
+
+/// The AND that ends the lower bound of a BETWEEN.
+fn end_of_bound(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    (from..tokens.len()).find(|at| {
+        match &tokens[*at].token {
+            Token::LParen | Token::LBracket => depth += 1,
+            Token::RParen | Token::RBracket => depth = depth.saturating_sub(1),
+            Token::Word(_) if is(tokens, *at, Keyword::CASE) => depth += 1,
+            Token::Word(_) if is(tokens, *at, Keyword::END) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && is(tokens, *at, Keyword::AND)
+    })
 }
 
 /// `TABLE t` at the start of a statement, or as the source of an INSERT.

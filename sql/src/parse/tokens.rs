@@ -14,6 +14,7 @@ use sqlparser::{
 };
 
 use super::{Source, scan};
+use crate::bind;
 
 /// PostgreSQL's dialect as far as tokens go, without operators of any length: `sqlparser` would take signs and comments
 /// into them.
@@ -88,7 +89,23 @@ pub(super) fn tokenize(source: Source<'_>) -> Result<Vec<TokenWithSpan>> {
             None => error_,
         }
     })?;
+    refuse_unicode_names(&tokens)?;
     Ok(join_operators(tokens))
+}
+
+/// `U&"…"`, which would else be a column `U` and an operator.
+fn refuse_unicode_names(tokens: &[TokenWithSpan]) -> Result<()> {
+    let is_one = |three: &[TokenWithSpan]| {
+        matches!(
+            [&three[0].token, &three[1].token, &three[2].token],
+            [Token::Word(mark), Token::Ampersand, Token::Word(name)]
+                if mark.quote_style.is_none() && matches!(mark.value.as_str(), "U" | "u") && name.quote_style.is_some()
+        )
+    };
+    if tokens.windows(3).any(is_one) {
+        return Err(bind::unsupported("a name with Unicode escapes", "Write the characters themselves."));
+    }
+    Ok(())
 }
 
 /// Makes one operator of several that stand together, their signs left out.
