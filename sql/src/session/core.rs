@@ -44,6 +44,8 @@ pub struct Session {
     pub(super) activity: Arc<Mutex<Activity>>,
     pub(super) statements: HashMap<String, Prepared>,
     pub(super) portals: HashMap<String, Portal>,
+    /// How many portals Bind and DECLARE made.
+    pub(super) portals_made: u64,
     pub(super) transaction: Option<Transaction>,
     /// The name of the next command and what it is made of.
     pub(super) named: Option<super::name::Named>,
@@ -127,6 +129,7 @@ impl Session {
             activity,
             statements: HashMap::new(),
             portals: HashMap::new(),
+            portals_made: 0,
             transaction: None,
             named: None,
             notices: Vec::new(),

@@ -172,8 +172,15 @@ impl Session {
             [one] => vec![*one; width],
             _ => formats.to_vec(),
         };
-        self.portals.insert(portal.to_owned(), Portal::new(prepared, values, formats));
+        self.keep_portal(portal, Portal::new(prepared, values, formats));
         Ok(())
+    }
+
+    /// Keeps a new portal until it is closed, or its transaction ends, or is rolled back to where it was not there.
+    pub(super) fn keep_portal(&mut self, name: &str, mut portal: Portal) {
+        portal.number = self.portals_made;
+        self.portals_made += 1;
+        self.portals.insert(name.to_owned(), portal);
     }
 
     /// Describe of a portal.

@@ -24,6 +24,9 @@ pub(super) struct Portal {
     pub(super) deadline: Option<tokio::time::Instant>,
     /// `WITH HOLD`: outlives its transaction.
     pub(super) held: bool,
+    /// How many of the session's portals were made before it: one made after a savepoint goes when the savepoint is rolled
+    /// back to.
+    pub(super) number: u64,
     /// Made by DECLARE.
     pub(super) cursor: Option<Cursor>,
 }
@@ -69,6 +72,7 @@ impl Portal {
             given: 0,
             deadline: None,
             held: false,
+            number: 0,
             cursor: None,
         }
     }

@@ -54,6 +54,7 @@ pub(super) struct Savepoint {
     settings: usize,
     changes: usize,
     catalog: Option<Arc<Catalog>>,
+    portals: u64,
 }
 
 /// Why an autocommit command was not executed, if running the statement again may help.
@@ -196,6 +197,9 @@ impl Session {
     /// Ends a block or implicit transaction with its work done; the tag says whether it was.
     pub(super) async fn commit_block(&mut self, chain: bool) -> Result<&'static str> {
         if !self.in_block() {
+            if chain {
+                return Err(outside("COMMIT AND CHAIN"));
+            }
             let error = Error::new(Code::NoActiveSqlTransaction, "there is no transaction in progress");
             self.notice("WARNING", error);
         }
@@ -212,8 +216,11 @@ impl Session {
     }
 
     /// `ROLLBACK`.
-    pub(super) async fn roll_back_block(&mut self, chain: bool) {
+    pub(super) async fn roll_back_block(&mut self, chain: bool) -> Result<()> {
         if !self.in_block() {
+            if chain {
+                return Err(outside("ROLLBACK AND CHAIN"));
+            }
             let error = Error::new(Code::NoActiveSqlTransaction, "there is no transaction in progress");
             self.notice("WARNING", error);
         }
@@ -223,6 +230,7 @@ impl Session {
         if let Some(modes) = modes {
             self.chain(chain, modes);
         }
+        Ok(())
     }
 
     fn chain(&mut self, chain: bool, (isolation, read_only): (Isolation, bool)) {
@@ -427,6 +435,7 @@ impl Session {
             settings,
             changes: transaction.changes.len(),
             catalog: transaction.catalog.clone(),
+            portals: self.portals_made,
         });
         Ok(())
     }
@@ -454,6 +463,7 @@ impl Session {
         transaction.changes.truncate(savepoint.changes);
         transaction.catalog.clone_from(&savepoint.catalog);
         transaction.failed = false;
+        self.portals.retain(|_, portal| portal.number < savepoint.portals);
         self.settings.roll_back(savepoint.settings);
         let keep = savepoint.locks;
         if let Some((partition, set)) = transaction.state.lock_set() {

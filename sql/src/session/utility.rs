@@ -70,7 +70,7 @@ impl Session {
             }
             Utility::Commit { chain } => self.commit_block(*chain).await?,
             Utility::Rollback { chain } => {
-                self.roll_back_block(*chain).await;
+                self.roll_back_block(*chain).await?;
                 "ROLLBACK"
             }
             Utility::Savepoint(name) => {
@@ -517,7 +517,7 @@ impl Session {
         let mut portal = Portal::new(prepared, Vec::new(), vec![format; width]);
         portal.held = *hold;
         portal.cursor = Some(Cursor { rows: Vec::new(), complete: false, position: 0, scroll: *scroll });
-        self.portals.insert(name.clone(), portal);
+        self.keep_portal(name, portal);
         Ok(())
     }
 
