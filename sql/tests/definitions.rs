@@ -113,7 +113,12 @@ impl Dispatch for Gate {
 
     fn execute(&self, command: Command, lock_wait: Duration) -> Reply<Outcome> {
         if self.is_held(Held::Execute) {
-            return Reply::later(std::future::pending());
+            // As an owner does it: whoever stops waiting before the command is proposed gives its locks back.
+            let kept = Kept(self.store.clone(), command.partition, command.locks);
+            return Reply::later(async move {
+                let _kept = kept;
+                std::future::pending().await
+            });
         }
         self.store.execute(command, lock_wait)
     }
@@ -159,6 +164,17 @@ impl Dispatch for Gate {
 
     fn unlock(&self, partition: &PartitionId, set: LockSet, keep: Option<usize>) -> Reply<()> {
         self.store.unlock(partition, set, keep)
+    }
+}
+
+/// The locks of a command that is held.
+struct Kept(Standalone, PartitionId, Option<LockSet>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if let Some(set) = self.2 {
+            drop(self.0.unlock(&self.1, set, None));
+        }
     }
 }
 
@@ -232,6 +248,23 @@ async fn an_index_that_cannot_be_built_leaves_no_hidden_columns() {
     let mut c = cancelled(&gate, Held::Execute, c, "create index on t ((id * 2))").await;
     until(|| gate.table("t").columns.iter().filter(|column| column.hidden).count() == 1).await;
     assert_eq!(c.rows("select id from t where n + 1 = 2 order by id").await, ["1", "2"]);
+}
+
+#[tokio::test]
+async fn of_two_definitions_of_one_table_each_is_done_or_leaves_the_other_alone() {
+    let (server, gate) = Gate::server();
+    let (mut a, mut b) = (server.connect(), server.connect());
+    a.run("create table t (id int, n int)").await.expect("made");
+    a.run("insert into t values (1, 1), (2, 1)").await.expect("filled");
+    for text in ["begin", "alter table t add column m int", "create unique index second on t (m)"] {
+        b.run(text).await.expect("in the block");
+    }
+    a.run("create unique index first on t ((id + 1))").await.expect("made");
+    assert_eq!(b.fault("commit").await.0, "40001");
+    let table = gate.table("t");
+    assert_eq!(table.indexes.iter().map(|index| index.name.as_str()).collect::<Vec<_>>(), ["first"]);
+    assert!(table.columns[2].hidden && !table.columns[2].dropped);
+    assert_eq!(a.fault("insert into t values (1, 1)").await.0, "23505");
 }
 
 #[tokio::test]

@@ -10,7 +10,13 @@
 //!   change along.
 //! - What a dead process leaves is taken away before the next one opens a session.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use model::{
     Code, Error, Result,
@@ -36,43 +42,58 @@ struct Stage {
     built: Table,
 }
 
-/// Decides a change, and executes a command under it. Dropping the future gives up what has not been decided yet.
+/// Decides a change, and executes a command under it; whoever waits or not, `ended` learns what came of it. Dropping the
+/// future gives up what has not been decided yet.
 pub(crate) async fn decide(
     dispatch: Arc<dyn Dispatch>,
     change: Change,
     command: Option<(Command, Duration)>,
+    ended: impl FnOnce(&Result<()>) + Send + 'static,
 ) -> Result<()> {
     let (waiting, gone) = oneshot::channel::<()>();
     let runtime = tokio::runtime::Handle::try_current()
         .map_err(|_| Error::internal("a definition needs a runtime to run to its end"))?;
     let work = runtime.spawn(async move {
-        let before = dispatch.catalog();
-        let mut change = change;
-        let stages = stages(&before, &mut change);
-        let decided = match build(dispatch.as_ref(), &before, &stages, gone).await {
-            Ok(()) => bring_in(dispatch.as_ref(), &stages, &mut change).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = decided {
-            for stage in &stages {
-                take_away(dispatch.as_ref(), stage.table, |table| stage.remove_from(&before, table)).await?;
-            }
-            return Err(error);
-        }
-        let Some((command, wait)) = command else { return Ok(()) };
-        let catalog = dispatch.catalog();
-        let command = Command { catalog: catalog.version(), ..command };
-        let error = match dispatch.execute(command, wait).await {
-            Ok(Outcome::Applied(_)) => return Ok(()),
-            Ok(Outcome::Rejected(rejection)) => crate::dml::rejection_error(&catalog, &rejection),
-            Err(error) => error,
-        };
-        dispatch.change_catalog(inverse(&change, &before)).await?;
-        Err(error)
+        let done = decide_whole(dispatch.as_ref(), change, command, gone).await;
+        ended(&done);
+        done
     });
     let done = work.await.map_err(|_| Error::internal("a definition ended by itself"))?;
     drop(waiting);
     done
+}
+
+async fn decide_whole(
+    dispatch: &dyn Dispatch,
+    mut change: Change,
+    command: Option<(Command, Duration)>,
+    gone: oneshot::Receiver<()>,
+) -> Result<()> {
+    let before = dispatch.catalog();
+    let stages = stages(&before, &mut change);
+    // What the change expects of a table is compared with the table before it is staged.
+    before.apply(&change)?;
+    let mut begun = 0;
+    let decided = match build(dispatch, &before, &stages, &mut begun, gone).await {
+        Ok(()) => bring_in(dispatch, &stages, &mut change).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = decided {
+        for stage in &stages[..begun] {
+            take_away(dispatch, stage.table, |table| stage.remove_from(&before, table)).await?;
+        }
+        return Err(error);
+    }
+    let Some((command, wait)) = command else { return Ok(()) };
+    let catalog = dispatch.catalog();
+    let command = Command { catalog: catalog.version(), ..command };
+    let error = match dispatch.execute(command, wait).await {
+        Ok(Outcome::Applied(_)) => return Ok(()),
+        Ok(Outcome::Rejected(rejection)) => crate::dml::rejection_error(&catalog, &rejection),
+        Err(error) => error,
+    };
+    dispatch.change_catalog(inverse(&change, &before)).await?;
+    Err(error)
 }
 
 /// Whether a change begins an index on a table that exists.
@@ -124,19 +145,22 @@ fn staged(now: &Table, after: &Table, begun: Vec<Index>) -> Table {
     staged
 }
 
+/// Builds what the stages begin, and counts those that the catalog holds.
 async fn build(
     dispatch: &dyn Dispatch,
     before: &Catalog,
     stages: &[Stage],
+    begun: &mut usize,
     mut gone: oneshot::Receiver<()>,
 ) -> Result<()> {
     for stage in stages {
         let Some(now) = before.table(stage.table) else { continue };
-        let mut begun = stage.built.clone();
-        for index in begun.indexes.iter_mut().skip(now.indexes.len()) {
+        let mut staged = stage.built.clone();
+        for index in staged.indexes.iter_mut().skip(now.indexes.len()) {
             index.state = IndexState::Building;
         }
-        dispatch.change_catalog(changed_table(now, begun)).await?;
+        dispatch.change_catalog(changed_table(now, staged)).await?;
+        *begun += 1;
         for (id, name) in &stage.indexes {
             let built = tokio::select! {
                 biased;
@@ -223,18 +247,26 @@ pub(super) struct HiddenColumns {
     dispatch: Arc<dyn Dispatch>,
     table: TableId,
     numbers: Vec<ColumnNumber>,
+    /// There is nothing to drop: not yet, or not any more.
+    done: AtomicBool,
 }
 
 impl HiddenColumns {
-    pub(super) fn new(dispatch: Arc<dyn Dispatch>, table: TableId, numbers: Vec<ColumnNumber>) -> Self {
-        Self { dispatch, table, numbers }
+    pub(super) fn new(dispatch: Arc<dyn Dispatch>, table: TableId, numbers: Vec<ColumnNumber>) -> Arc<Self> {
+        Arc::new(Self { dispatch, table, numbers, done: AtomicBool::new(true) })
+    }
+
+    /// Decides the change that adds them. They are not dropped before it is through.
+    pub(super) async fn add(self: &Arc<Self>, change: Change) -> Result<()> {
+        let columns = self.clone();
+        let ended = move |added: &Result<()>| columns.done.store(added.is_err(), Ordering::Release);
+        decide(self.dispatch.clone(), change, None, ended).await
     }
 
     /// Drops those that are still hidden and that no index reads.
-    pub(super) async fn drop_unread(mut self) -> Result<()> {
-        // If this is broken off the rest of it is done by `drop`.
+    pub(super) async fn drop_unread(&self) -> Result<()> {
         self.dropped().await?;
-        self.numbers.clear();
+        self.done.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -248,7 +280,7 @@ impl HiddenColumns {
 
 impl Drop for HiddenColumns {
     fn drop(&mut self) {
-        if self.numbers.is_empty() {
+        if self.done.load(Ordering::Acquire) {
             return;
         }
         let dropped = self.dropped();

@@ -204,21 +204,28 @@ impl Session {
         let Some(model::catalog::Object::Table(after)) = change.put.first().cloned() else {
             return Err(Error::internal("an index without a table"));
         };
+        let mut columns_only = after.clone();
+        columns_only.indexes.clone_from(&before.indexes);
+        let columns = changed_table(before, columns_only.clone());
+        columns_only.version = before.version + 1;
         if self.is_transactional() {
-            return self.fill_and_begin(before, after).await;
+            self.change(columns).await?;
+            return self.fill_and_begin(before, &columns_only, after).await;
         }
         let new = after.columns.iter().skip(before.columns.len()).map(|column| column.number).collect();
         let hidden = HiddenColumns::new(self.dispatch(), before.id, new);
-        let begun = self.fill_and_begin(before, after).await;
+        hidden.add(columns).await?;
+        let begun = self.fill_and_begin(before, &columns_only, after).await;
         hidden.drop_unread().await?;
         begun
     }
 
-    async fn fill_and_begin(&mut self, before: &Arc<Table>, after: Table) -> Result<()> {
-        let mut columns_only = after.clone();
-        columns_only.indexes.clone_from(&before.indexes);
-        self.change(changed_table(before, columns_only.clone())).await?;
-        columns_only.version = before.version + 1;
+    async fn fill_and_begin(
+        &mut self,
+        before: &Arc<Table>,
+        columns_only: &Table,
+        after: Table,
+    ) -> Result<()> {
         // Writing a row computes its hidden columns.
         if let Some(first) = before.visible_columns().find(|column| {
             !before.partition_by.contains(&column.number)
@@ -232,7 +239,7 @@ impl Session {
             let cancel = crate::execute::Cancel::new();
             self.run_alone(&text, &cancel).await?;
         }
-        self.change(changed_table(&columns_only, after)).await?;
+        self.change(changed_table(columns_only, after)).await?;
         Ok(())
     }
 

@@ -200,7 +200,7 @@ impl Session {
         }
         let dispatch = self.dispatch();
         if build::begins_index(&dispatch.catalog(), &change) {
-            build::decide(dispatch.clone(), change, None).await?;
+            build::decide(dispatch.clone(), change, None, |_| {}).await?;
         } else {
             dispatch.change_catalog(change).await?;
         }

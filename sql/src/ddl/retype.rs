@@ -82,7 +82,7 @@ impl Session {
             .ok_or_else(|| Error::new(Code::TooManyColumns, "too many columns"))?;
         let number = ColumnNumber(number);
         let hidden = HiddenColumns::new(self.dispatch(), table.id, vec![number]);
-        let before = self.add_working_column(table, number, retype).await?;
+        let before = self.add_working_column(table, number, &hidden, retype).await?;
         let done = self.fill_and_switch(&before, number, retype, cancel).await;
         if done.is_err() {
             self.roll_back_work().await;
@@ -223,6 +223,7 @@ impl Session {
         &mut self,
         table: &Arc<Table>,
         number: ColumnNumber,
+        hidden: &Arc<HiddenColumns>,
         retype: &Retype,
     ) -> Result<Arc<Table>> {
         let mut column = plain_column(WORKING_NAME.to_owned(), retype.ty, retype.typmod);
@@ -230,8 +231,8 @@ impl Session {
         column.hidden = true;
         let mut after = (**table).clone();
         after.columns.push(column);
-        let catalog = self.change(changed_table(table, after)).await?;
-        let now = catalog.table(table.id).cloned();
+        hidden.add(changed_table(table, after)).await?;
+        let now = self.current_catalog().table(table.id).cloned();
         now.ok_or_else(|| Error::new(Code::UndefinedTable, "the table was dropped meanwhile"))
     }
 

@@ -263,10 +263,9 @@ impl Session {
         let Some(transaction) = self.transaction.take() else { return Ok(()) };
         let Transaction { state, overlay, changes, versions, .. } = transaction;
         let overlay = Arc::try_unwrap(overlay).unwrap_or_else(|shared| (*shared).clone());
-        let held = held_locks(&state, &self.engine.dispatch);
         let result = self.commit_parts(&state, overlay, changes, &versions).await;
-        if let Some(held) = held {
-            let _ = held.release().await;
+        if let Some((partition, set)) = state.lock_set() {
+            let _ = self.engine.dispatch.unlock(&partition, set, None).await;
         }
         self.end_said();
         self.settings.end(result.is_ok());
@@ -317,7 +316,10 @@ impl Session {
                 }
             }
         } else {
-            crate::ddl::decide(dispatch, decided, command.map(|command| (command, wait))).await?;
+            // A command on its way holds its locks itself; one that waits for the definition does not.
+            let held = held_locks(state, &dispatch);
+            let ended = move |_: &Result<()>| drop(held);
+            crate::ddl::decide(dispatch, decided, command.map(|command| (command, wait)), ended).await?;
         }
         self.use_name();
         Ok(())
