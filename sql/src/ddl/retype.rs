@@ -38,7 +38,7 @@ use crate::{
 /// How often the rows are looked at again because writers came in between.
 const ROUNDS_MAX: usize = 20;
 
-/// How many pieces new values are written in before the rounds.
+/// How many commands new values are written in.
 const PIECES_MAX: usize = 1 << 16;
 
 /// How long the lock is waited for behind the session's own command.
@@ -254,15 +254,19 @@ impl Session {
         };
         let open = opened(&self.current_catalog(), table, number)?;
         let fill = format!("UPDATE {relation} SET {working} = {value} WHERE {differs}");
-        self.fill_in_pieces(table, &open, &fill, cancel).await?;
-        for _ in 0..ROUNDS_MAX {
-            let lock = self.fill_round(table, &open, &fill, cancel).await?;
+        let mut rounds = 0;
+        for _ in 0..PIECES_MAX {
+            let Some(lock) = self.fill_round(table, &open, &fill, cancel).await? else { continue };
             let switched =
                 self.look_and_switch(table, number, retype, &open, &relation, &differs, cancel).await;
             self.roll_back_work().await;
             lock.release().await?;
             if switched? {
                 return Ok(());
+            }
+            rounds += 1;
+            if rounds >= ROUNDS_MAX {
+                break;
             }
         }
         Err(Error::new(
@@ -271,48 +275,31 @@ impl Session {
         ))
     }
 
-    /// Computes new values in as many commands as their bytes ask for; writers of the table come in between.
-    async fn fill_in_pieces(
-        &mut self,
-        table: &Arc<Table>,
-        open: &Arc<Catalog>,
-        fill: &str,
-        cancel: &Cancel,
-    ) -> Result<()> {
-        let partition = PartitionId::default_of(table.database, table.schema);
-        for _ in 0..PIECES_MAX {
-            self.begin_piece(open.clone());
-            let everything = vec![(Lockable::Table(table.id), LockMode::Update)];
-            self.begin_statement().lock(&partition, everything, None).await?;
-            self.run_alone(fill, cancel).await?;
-            let is_full = self.is_piece_full();
-            self.commit_work().await?;
-            if !is_full {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Computes the values that are left in one command, and answers with the table's lock held: it is asked for before the command
-    /// gives its own back, so that only writers who waited for longer come in between.
+    /// Computes new values in one command, and answers with the table's lock held: it is asked for before the command
+    /// gives its own back, so that only writers who waited for longer come in between. Those who read a row that the command
+    /// writes try again behind the lock, so a table that fits into one command is done in one round however busy it is. Where
+    /// the command was full, rows are left for the next and there is no lock.
     async fn fill_round(
         &mut self,
         table: &Arc<Table>,
         open: &Arc<Catalog>,
         fill: &str,
         cancel: &Cancel,
-    ) -> Result<HeldLocks> {
+    ) -> Result<Option<HeldLocks>> {
         let partition = PartitionId::default_of(table.database, table.schema);
-        self.begin_work(open.clone());
+        self.begin_piece(open.clone());
         let everything = vec![(Lockable::Table(table.id), LockMode::Update)];
         self.begin_statement().lock(&partition, everything, None).await?;
         self.run_alone(fill, cancel).await?;
+        if self.is_piece_full() {
+            self.commit_work().await?;
+            return Ok(None);
+        }
         let behind = take_table_lock(self, table, HANDOVER);
         let (locked, committed) = tokio::join!(behind, self.commit_work());
         let lock = locked?;
         committed?;
-        Ok(lock)
+        Ok(Some(lock))
     }
 
     /// Under the table's lock: whether every row has its new value, and if so the change of the catalog.

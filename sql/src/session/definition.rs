@@ -14,7 +14,7 @@ use super::Session;
 use crate::{bind::Names, context::Context, rights};
 
 /// What a definition that rewrites a table writes in one transaction.
-const PIECE_BYTES_MAX: usize = 32 << 20;
+const PIECE_BYTES_MAX: usize = 64 << 20;
 
 impl Session {
     pub(crate) fn dispatch(&self) -> Arc<dyn Dispatch> {
