@@ -258,3 +258,34 @@ async fn a_client_is_told_what_its_least_level_lets_through() {
         assert_eq!(c.0.drain_notices().len(), told, "{level}");
     }
 }
+
+#[tokio::test]
+async fn a_detail_shows_a_role_only_what_it_may_read() {
+    let server = Server::new();
+    let mut c = server.connect();
+    for text in [
+        "create role clerk",
+        "create table t (id int primary key, pub text not null check (pub <> 'q'), hid text unique, n int)",
+        "insert into t values (1, 'a', 'SECRET', 3)",
+        "grant update (pub), insert on t to clerk",
+    ] {
+        c.run(text).await.expect(text);
+    }
+    let mut detail = async |rights: &str, text: &str| {
+        c.run("reset role").await.expect("reset");
+        c.run(rights).await.expect(rights);
+        c.run("set role clerk").await.expect("set");
+        c.run(text).await.expect_err(text).detail().map(str::to_owned)
+    };
+    let (check, null) = ("update t set pub = 'q'", "update t set pub = null");
+    let twice = "insert into t values (2, 'z', 'SECRET', 3)";
+    for text in [check, null, twice] {
+        assert_eq!(detail("select 1", text).await, None, "{text}");
+    }
+    let some = "grant select (id, n) on t to clerk";
+    assert_eq!(detail(some, check).await.as_deref(), Some("Failing row contains (id, n) = (1, 3)."));
+    let key = "grant select (hid) on t to clerk";
+    assert_eq!(detail(key, twice).await.as_deref(), Some("Key (hid)=(SECRET) already exists."));
+    let all = "grant select on t to clerk";
+    assert_eq!(detail(all, null).await.as_deref(), Some("Failing row contains (1, null, SECRET, 3)."));
+}

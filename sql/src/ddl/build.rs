@@ -87,9 +87,10 @@ async fn decide_whole(
     let Some((command, wait)) = command else { return Ok(()) };
     let catalog = dispatch.catalog();
     let command = Command { catalog: catalog.version(), ..command };
+    let viewer = crate::dml::Viewer { catalog: &catalog, role: command.principal };
     let error = match dispatch.execute(command, wait).await {
         Ok(Outcome::Applied(_)) => return Ok(()),
-        Ok(Outcome::Rejected(rejection)) => crate::dml::rejection_error(&catalog, &rejection),
+        Ok(Outcome::Rejected(rejection)) => crate::dml::rejection_error(viewer, &rejection),
         Err(error) => error,
     };
     dispatch.change_catalog(inverse(&change, &before)).await?;

@@ -23,7 +23,7 @@ use model::{
 
 use super::{
     NewRow, RowWriter,
-    error::{concurrent_update, no_parent, still_referenced},
+    error::{Viewer, concurrent_update, no_parent, still_referenced},
     target::revision_of,
     unique::{Unique, UniqueKey, is_own_key},
     update::{Change, apply_changes},
@@ -224,8 +224,9 @@ impl Foreign {
                     let columns: Vec<_> =
                         foreign_key.columns.iter().map(|number| self.table.column(*number)).collect();
                     let values: Vec<Value> = wanted.values.iter().map(|value| value.0.clone()).collect();
+                    let context = self.runtime.context.lock();
                     return Err(no_parent(
-                        &catalog,
+                        Viewer::of(&context),
                         &self.table,
                         &foreign_key.name,
                         &columns,
@@ -268,12 +269,18 @@ impl Foreign {
         }
         let replace = match (action, &gone.new) {
             (Referential::NoAction, _) => {
-                let catalog = Arc::clone(&self.runtime.context.lock().catalog);
                 let columns: Vec<_> =
                     foreign_key.parent_columns.iter().map(|number| self.table.column(*number)).collect();
-                let error =
-                    still_referenced(&catalog, &self.table, &foreign_key.name, &columns, &gone.old, child);
-                return Err(error);
+                let context = self.runtime.context.lock();
+                let viewer = Viewer::of(&context);
+                return Err(still_referenced(
+                    viewer,
+                    &self.table,
+                    &foreign_key.name,
+                    &columns,
+                    &gone.old,
+                    child,
+                ));
             }
             (Referential::Cascade, None) => return self.remove(child, &gone.partition, children).await,
             (Referential::Cascade, Some(new)) => new.clone(),

@@ -30,7 +30,7 @@ mod update;
 
 pub use delete::Delete;
 pub(crate) use error::rejection_error;
-pub use error::{unique_violation, unique_violation_by_key};
+pub use error::{Viewer, unique_violation, unique_violation_by_key};
 pub use foreign::TableRules;
 pub use insert::{Insert, Inserter};
 pub use merge::Merge;

@@ -15,7 +15,7 @@ use model::{
 
 use super::{
     RowIds,
-    error::{check_violation, not_null_violation},
+    error::{Viewer, check_violation, not_null_violation},
 };
 use crate::{
     batch::{Batch, Column},
@@ -85,14 +85,14 @@ impl RowWriter {
             rows = Batch::new(columns, rows.len());
         }
         self.check_nulls(&rows)?;
-        let catalog = Arc::clone(&self.runtime.context.lock().catalog);
         for (name, expression) in &mut self.checks {
             let made = expression.columns(&self.runtime, &rows).await?;
             let Some(truths) = made.first() else { continue };
             let failed = (0..rows.len())
                 .find(|row| !truths.is_null(*row) && truths.as_bools().is_some_and(|truths| !truths[*row]));
             if let Some(row) = failed {
-                return Err(check_violation(&catalog, &self.table, name, &rows.row(row)));
+                let context = self.runtime.context.lock();
+                return Err(check_violation(Viewer::of(&context), &self.table, name, &rows.row(row)));
             }
         }
         Ok(rows)
@@ -104,8 +104,8 @@ impl RowWriter {
                 continue;
             }
             if let Some(row) = values.nulls().iter().position(|null| *null) {
-                let catalog = Arc::clone(&self.runtime.context.lock().catalog);
-                return Err(not_null_violation(&catalog, &self.table, column, &rows.row(row)));
+                let context = self.runtime.context.lock();
+                return Err(not_null_violation(Viewer::of(&context), &self.table, column, &rows.row(row)));
             }
         }
         Ok(())

@@ -20,7 +20,11 @@ use model::{
     schema::{Index, IndexState, Table},
 };
 
-use super::{NewRow, error::unique_violation, target::revision_of};
+use super::{
+    NewRow,
+    error::{Viewer, unique_violation},
+    target::revision_of,
+};
 use crate::{
     execute::{Runtime, whole_row},
     txn::Base,
@@ -285,8 +289,8 @@ impl Unique {
             let values = values();
             let taken: Vec<Value> =
                 parts.iter().map(|part| values[usize::from(part.column.0) - 1].clone()).collect();
-            let catalog = Arc::clone(&self.runtime.context.lock().catalog);
-            return Err(unique_violation(&catalog, &self.table, key.index, &taken));
+            let context = self.runtime.context.lock();
+            return Err(unique_violation(Viewer::of(&context), &self.table, key.index, &taken));
         }
         Ok(())
     }

@@ -127,7 +127,8 @@ impl Memory {
             Err(Rejection::UniqueViolation { table, index, key }) => {
                 let catalog = Arc::clone(&self.catalog.lock());
                 let table = catalog.table(table).expect("a table of the fixture");
-                Err(crate::dml::unique_violation_by_key(&catalog, table, index, &key))
+                let viewer = crate::dml::Viewer { catalog: &catalog, role: ADMIN };
+                Err(crate::dml::unique_violation_by_key(viewer, table, index, &key))
             }
             Err(rejection) => Err(rejection.to_error()),
         }

@@ -4,6 +4,7 @@ use model::{
     Code, Error, Result, Type, Value,
     access::{Grantee, Object, Privilege},
     id::{DatabaseId, RoleId, SchemaId, SequenceId, TableId},
+    schema::Column,
 };
 
 use super::{Definitions, int, int4, text};
@@ -266,7 +267,20 @@ fn roles_of(context: &Context, user: RoleId) -> Vec<RoleId> {
 
 /// `has_*_privilege([user,] object, privileges)`.
 fn privileges(d: &mut Definitions) {
-    for name in ["has_table_privilege", "has_sequence_privilege", "has_any_column_privilege"] {
+    for object in [T, O] {
+        d.scalar("has_any_column_privilege", [object, T], B, |context, a| {
+            on_columns(context, context.current_user, &a[0], |_| true, &a[1])
+        })
+        .stable();
+        for user in [Type::Name, O] {
+            d.scalar("has_any_column_privilege", [user, object, T], B, |context, a| {
+                let user = role(context, &a[0])?;
+                on_columns(context, user, &a[1], |_| true, &a[2])
+            })
+            .stable();
+        }
+    }
+    for name in ["has_table_privilege", "has_sequence_privilege"] {
         for object in [T, O] {
             d.scalar(name, [object, T], B, |context, a| {
                 on_table(context, context.current_user, &a[0], &a[1])
@@ -306,10 +320,19 @@ fn privileges(d: &mut Definitions) {
         d.scalar("has_type_privilege", [object, T], B, |_, _| Ok(Value::Bool(true))).stable();
         d.scalar("has_tablespace_privilege", [object, T], B, |_, _| Ok(Value::Bool(true))).stable();
     }
-    d.scalar("has_column_privilege", [T, T, T], B, |context, a| {
-        on_table(context, context.current_user, &a[0], &a[2])
-    })
-    .stable();
+    for (relation, column) in [(T, T), (T, Type::Int2), (O, T), (O, Type::Int2)] {
+        d.scalar("has_column_privilege", [relation, column, T], B, |context, a| {
+            on_column(context, context.current_user, &a[0], &a[1], &a[2])
+        })
+        .stable();
+        for user in [Type::Name, O] {
+            d.scalar("has_column_privilege", [user, relation, column, T], B, |context, a| {
+                let user = role(context, &a[0])?;
+                on_column(context, user, &a[1], &a[2], &a[3])
+            })
+            .stable();
+        }
+    }
 }
 
 /// The privileges a list such as `SELECT, INSERT WITH GRANT OPTION` names; any of them is enough.
@@ -368,8 +391,9 @@ fn granted(
     Ok(Value::Bool(wanted.iter().any(holds)))
 }
 
-fn on_table(context: &Context, user: RoleId, relation: &Value, list: &Value) -> Result<Value> {
-    let oid = match relation {
+/// The relation that a name or an OID means.
+fn relation_id(context: &Context, relation: &Value) -> Result<u32> {
+    Ok(match relation {
         Value::Text(name) => match super::session::find_relation(context, name)? {
             Some((_, model::catalog::Relation::Table(id) | model::catalog::Relation::View(id))) => id.0,
             Some((_, model::catalog::Relation::Sequence(id))) => id.0,
@@ -386,7 +410,48 @@ fn on_table(context: &Context, user: RoleId, relation: &Value, list: &Value) -> 
             }
         },
         other => id(other),
+    })
+}
+
+/// Rights on some columns of a table, or on the whole of it; on what is no table, on the whole.
+fn on_columns(
+    context: &Context,
+    user: RoleId,
+    relation: &Value,
+    wanted: impl Fn(&Column) -> bool,
+    list: &Value,
+) -> Result<Value> {
+    let id = TableId(relation_id(context, relation)?);
+    let Some(table) = context.catalog.table(id) else { return on_table(context, user, relation, list) };
+    let columns = table.visible_columns().filter(|column| wanted(column));
+    let mut objects: Vec<Object> = columns.map(|column| Object::Column(id, column.number)).collect();
+    objects.push(Object::Table(id));
+    granted(context, user, &objects, table.owner, list)
+}
+
+fn on_column(
+    context: &Context,
+    user: RoleId,
+    relation: &Value,
+    column: &Value,
+    list: &Value,
+) -> Result<Value> {
+    let is_it = |at: &Column| match column {
+        Value::Text(name) => at.name == name.as_str(),
+        number => i64::from(at.place().0) == int(number),
     };
+    if let (Some(table), Value::Text(name)) =
+        (context.catalog.table(TableId(relation_id(context, relation)?)), column)
+        && !table.visible_columns().any(is_it)
+    {
+        let message = format!("column \"{}\" of relation \"{}\" does not exist", name.as_str(), table.name);
+        return Err(Error::new(Code::UndefinedColumn, message));
+    }
+    on_columns(context, user, relation, is_it, list)
+}
+
+fn on_table(context: &Context, user: RoleId, relation: &Value, list: &Value) -> Result<Value> {
+    let oid = relation_id(context, relation)?;
     let catalog = &context.catalog;
     let owner =
         match (catalog.table(TableId(oid)), catalog.view(TableId(oid)), catalog.sequence(SequenceId(oid))) {

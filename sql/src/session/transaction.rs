@@ -374,7 +374,9 @@ impl Session {
 
     /// A rejection in words of the statement.
     pub(super) fn rejection_error(&self, rejection: &Rejection) -> Error {
-        crate::dml::rejection_error(&self.catalog(), rejection)
+        let catalog = self.catalog();
+        let viewer = crate::dml::Viewer { catalog: &catalog, role: self.current_user };
+        crate::dml::rejection_error(viewer, rejection)
     }
 
     /// Sends what an autocommit statement wrote.
