@@ -10,7 +10,7 @@
 //! - A column keeps its place among the columns (`attnum`), its name, comment, rights and sequence; its number changes, and
 //!   everything that names the number is changed in the same step.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use model::{
     Code, Error, Result, Type,
@@ -275,10 +275,9 @@ impl Session {
         ))
     }
 
-    /// Computes new values in one command, and answers with the table's lock held: it is asked for before the command
-    /// gives its own back, so that only writers who waited for longer come in between. Those who read a row that the command
-    /// writes try again behind the lock, so a table that fits into one command is done in one round however busy it is. Where
-    /// the command was full, rows are left for the next and there is no lock.
+    /// Computes new values in one command, and answers with the table's lock held: it is asked for together with the
+    /// command's own, so that no writer comes in between. Where the command was full, rows are left for the next and there
+    /// is no lock.
     async fn fill_round(
         &mut self,
         table: &Arc<Table>,
@@ -289,13 +288,26 @@ impl Session {
         let partition = PartitionId::default_of(table.database, table.schema);
         self.begin_piece(open.clone());
         let everything = vec![(Lockable::Table(table.id), LockMode::Update)];
-        self.begin_statement().lock(&partition, everything, None).await?;
+        let statement = self.begin_statement();
+        let mut behind = pin!(take_table_lock(self, table, HANDOVER));
+        {
+            let mut own = pin!(statement.lock(&partition, everything, None));
+            // Both stand in the queue, one behind the other, before either is waited for.
+            let early = futures::poll!(own.as_mut());
+            if let Poll::Ready(locked) = futures::poll!(behind.as_mut()) {
+                drop(locked?);
+                return Err(Error::internal("the second lock of a table was given before the first"));
+            }
+            match early {
+                Poll::Ready(locked) => locked?,
+                Poll::Pending => own.await?,
+            };
+        }
         self.run_alone(fill, cancel).await?;
         if self.is_piece_full() {
             self.commit_work().await?;
             return Ok(None);
         }
-        let behind = take_table_lock(self, table, HANDOVER);
         let (locked, committed) = tokio::join!(behind, self.commit_work());
         let lock = locked?;
         committed?;
