@@ -117,14 +117,14 @@ fn stages(before: &Catalog, change: &mut Change) -> Vec<Stage> {
         }
         if let Some(now) = now.filter(|_| !begun.is_empty()) {
             let indexes = begun.iter().map(|index| (index.id, index.name.clone())).collect();
-            stages.push(Stage { table: after.id, indexes, built: staged(now, after, begun) });
+            stages.push(Stage { table: after.id, indexes, built: staged(before, now, after, begun) });
         }
     }
     stages
 }
 
 /// The table as it is, with new indexes and the columns they may read.
-fn staged(now: &Table, after: &Table, begun: Vec<Index>) -> Table {
+fn staged(before: &Catalog, now: &Table, after: &Table, begun: Vec<Index>) -> Table {
     let mut staged = now.clone();
     let is_new = |number: ColumnNumber| usize::from(number.0) > now.columns.len();
     let reads_new = |index: &Index| {
@@ -138,7 +138,12 @@ fn staged(now: &Table, after: &Table, begun: Vec<Index>) -> Table {
     for mut index in begun {
         index.constraint = None;
         index.state = IndexState::Ready;
-        if now.indexes.iter().any(|at| at.name == index.name) {
+        let taken = match now.temporary {
+            Some(session) => before.find_temporary(session, &index.name),
+            None => before.find_relation(now.schema, &index.name),
+        };
+        // What has the name now goes with the change.
+        if taken.is_some() {
             index.name = format!("........pg.built.{}........", index.id.0);
         }
         staged.indexes.push(index);
