@@ -44,6 +44,8 @@ pub(super) struct Transaction {
     pub(super) versions: HashMap<TableId, u64>,
     /// An UPDATE ends when so many bytes are written, the rest of its rows left to the next transaction.
     pub(super) piece_bytes_max: Option<usize>,
+    /// How many portals were made before it.
+    portals: u64,
 }
 
 /// A savepoint.
@@ -109,6 +111,7 @@ impl Session {
             used: false,
             versions: HashMap::new(),
             piece_bytes_max: None,
+            portals: self.portals_made,
         });
     }
 
@@ -128,7 +131,8 @@ impl Session {
         match &mut self.transaction {
             Some(transaction) if transaction.block => {
                 transaction.failed = true;
-                self.portals.retain(|_, portal| !portal.is_running());
+                let before = transaction.portals;
+                self.portals.retain(|_, portal| !portal.is_running() || portal.number < before);
             }
             Some(_) => self.roll_back().await,
             None => {
@@ -247,7 +251,8 @@ impl Session {
 
     /// Throws the transaction away.
     pub(super) async fn roll_back(&mut self) {
-        self.portals.retain(|_, portal| portal.is_held());
+        let before = self.transaction.as_ref().map_or(u64::MAX, |transaction| transaction.portals);
+        self.portals.retain(|_, portal| portal.is_held() && portal.number < before);
         let Some(transaction) = self.transaction.take() else { return };
         self.end_said();
         self.settings.end(false);
