@@ -138,10 +138,20 @@ fn join_operators(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
 }
 
 fn is_operator(token: &Token) -> bool {
-    !matches!(
+    // What most texts are made of is told apart without being written out.
+    let is_common = matches!(
         token,
-        Token::Word(_) | Token::Number(..) | Token::SingleQuotedString(_) | Token::Whitespace(_) | Token::EOF
-    ) && token.to_string().bytes().all(|byte| b"+-*/<>=~!@#%^&|?".contains(&byte))
+        Token::Word(_)
+            | Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::Whitespace(_)
+            | Token::Comma
+            | Token::LParen
+            | Token::RParen
+            | Token::Period
+            | Token::EOF
+    );
+    !is_common && token.to_string().bytes().all(|byte| b"+-*/<>=~!@#%^&|?".contains(&byte))
 }
 
 fn unterminated(message: &str, source: Source<'_>, at: sqlparser::tokenizer::Location) -> String {
