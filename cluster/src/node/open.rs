@@ -354,13 +354,14 @@ fn open_log(
     Ok(Log::open(&home.log_path(), log, home.log_identity())?)
 }
 
-/// Below this, or a twentieth of a small disk, the disk counts as full: what is being applied must still find room.
+/// Below this, or a quarter of a small disk, the disk counts as full: what is being applied must still find room, in journals,
+/// in memtables on their way to disk and in what compacts them.
 fn low_water(path: PathBuf) -> Result<LowWater> {
     let look = move || rustix::fs::statvfs(&path).map_err(io::Error::from);
     let disk = look().map_err(|source| Error::System { action: "measure the disk", source })?;
     let total = disk.f_blocks.saturating_mul(disk.f_frsize);
     Ok(LowWater {
-        bytes_min: LOW_WATER_BYTES.min(total / 20),
+        bytes_min: LOW_WATER_BYTES.min(total / 4),
         available: Arc::new(move || look().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))),
     })
 }

@@ -449,9 +449,13 @@ impl Binder<'_> {
         relation.schema = self.names.catalog.schema(view.schema).map(|schema| schema.name.clone());
         for (column, (name, _, _)) in relation.columns.iter_mut().zip(&view.columns) {
             column.0.clone_from(name);
-            // Rights on a view are on the whole of it, and what it reads is its owner's.
+        }
+        // Rights on a view are on the whole of it, and what it reads is its owner's.
+        for column in &relation.columns {
             self.readable.remove(&column.1);
         }
+        // A star in it stands for the columns there were.
+        relation.columns.truncate(view.columns.len());
         Ok((plan, relation))
     }
 

@@ -1,11 +1,11 @@
 //! ALTER TABLE, ALTER SCHEMA.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use model::{
     Code, Error, Result, Type,
     catalog::{Change, Expected, Object, ObjectId},
-    id::{ColumnNumber, PartitionId},
+    id::{ColumnNumber, PartitionId, TableId},
     port::{LockMode, Lockable},
     schema::{Column, ColumnDefault, Index, IndexState, Kind, Table},
     types::Typmod,
@@ -333,6 +333,21 @@ impl Session {
         if table.partition_by.contains(&number) {
             return Err(Error::unsupported("a partition column cannot be dropped", "Make a new table."));
         }
+        if let Some(computed) = self.computed_from(&table, name)? {
+            if !cascade {
+                let message = format!(
+                    "cannot drop column {name} of table {} because other objects depend on it",
+                    table.name
+                );
+                let detail = format!(
+                    "column {computed} of table {} depends on column {name} of table {}",
+                    table.name, table.name
+                );
+                return Err(depends(message, detail));
+            }
+            Box::pin(self.drop_column(&table, &computed, false, true)).await?;
+            return Box::pin(self.drop_column(&table, name, false, true)).await;
+        }
         let mut dropping = Dropping::new(&catalog, cascade);
         if let Some(view) = self.reader_of(&table, column) {
             if !cascade {
@@ -391,6 +406,21 @@ impl Session {
         change.drop.extend(owned.map(ObjectId::Sequence));
         self.change(change).await?;
         Ok(())
+    }
+
+    /// A generated column that is computed from a column.
+    fn computed_from(&self, table: &Table, name: &str) -> Result<Option<String>> {
+        let (columns, names) = (visible(table), self.current_names());
+        for column in table.visible_columns() {
+            let Some(ColumnDefault::Generated(text)) = &column.default else { continue };
+            let mut context = self.new_context();
+            let ty = Some((column.data_type, column.typmod.0));
+            let bound = bind::bind_alone(text, "GENERATED", &columns, ty, &names, &mut context)?;
+            if bind::depends_on_columns(&bound).iter().any(|at| columns[*at].0 == name) {
+                return Ok(Some(column.name.clone()));
+            }
+        }
+        Ok(None)
     }
 
     async fn rename_column(&mut self, table: &Arc<Table>, old: &str, new: &str) -> Result<()> {
@@ -459,13 +489,8 @@ impl Session {
         if not_valid {
             return Err(unsupported("NOT VALID", "Constraints are checked when they are added."));
         }
-        // Whether rows have a key of their own yet must not change until the catalog says which; and the transaction goes
-        // by keys that COMMIT makes.
-        let is_key =
-            matches!(constraint, ast::TableConstraint::PrimaryKey(_) | ast::TableConstraint::Unique(_));
-        if is_key || !self.transaction_goes_on() {
-            self.lock_rows(table).await?;
-        }
+        // What is looked at below must stay so until the catalog says what rows have to meet.
+        self.lock_rows(table).await?;
         let names = self.current_names();
         let mut builder = Builder::over((**table).clone());
         builder.constraint(self, &names, constraint).await?;
@@ -519,7 +544,13 @@ impl Session {
                 return Err(Error::new(Code::CheckViolation, message));
             }
         }
+        let mut parents: BTreeMap<TableId, Change> = BTreeMap::new();
         for key in after.foreign_keys.iter().skip(table.foreign_keys.len()) {
+            if let Some(parent) = names.catalog.table(key.parent).filter(|parent| parent.id != table.id) {
+                self.lock_rows(parent).await?;
+                // Its rows are asked for now: what was planned without that is planned again.
+                parents.entry(parent.id).or_insert_with(|| changed_table(parent, (**parent).clone()));
+            }
             self.check_parents(table, key, cancel).await?;
         }
         let demanded: Vec<ColumnNumber> = (table.columns.iter().zip(&after.columns))
@@ -532,7 +563,12 @@ impl Session {
                 self.check_unique(table, index, cancel).await?;
             }
         }
-        self.change(changed_table(table, after)).await.map(drop)
+        let mut change = changed_table(table, after);
+        for parent in parents.into_values() {
+            change.expect.extend(parent.expect);
+            change.put.extend(parent.put);
+        }
+        self.change(change).await.map(drop)
     }
 
     /// `23505` if two rows have the same key.

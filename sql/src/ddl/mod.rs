@@ -16,7 +16,7 @@ use model::{
     catalog::{Catalog, Change, Expected, Object, ObjectId},
     id::{PartitionId, RoleId, SchemaId},
     port::{LockMode, LockRequest, Lockable, Wait},
-    schema::Table,
+    schema::{Column, ColumnDefault, Table},
 };
 use sqlparser::ast;
 
@@ -345,6 +345,32 @@ pub(super) fn get_role(catalog: &Catalog, name: &str) -> Result<RoleId> {
         .find_role(name)
         .map(|role| role.id)
         .ok_or_else(|| Error::new(Code::UndefinedObject, format!("role \"{name}\" does not exist")))
+}
+
+/// Whether rows that meet what a table demanded then meet what it demands now, as they are.
+pub(crate) fn asks_the_same(then: &Table, now: &Table, catalog: &Catalog) -> bool {
+    if then.version == now.version {
+        return true;
+    }
+    // A key that leads to it may have come since.
+    if catalog.tables().any(|child| child.foreign_keys.iter().any(|key| key.parent == now.id)) {
+        return false;
+    }
+    let same = |(then, now): (&Column, &Column)| {
+        (then.data_type, then.typmod, then.not_null, then.dropped, then.hidden)
+            == (now.data_type, now.typmod, now.not_null, now.dropped, now.hidden)
+    };
+    // A column that came since gives rows that lack it its default.
+    let fits = |column: &Column| {
+        let computed = matches!(column.default, Some(ColumnDefault::Generated(_)));
+        !computed && (!column.not_null || column.missing.is_some())
+    };
+    then.columns.len() <= now.columns.len()
+        && then.columns.iter().zip(&now.columns).all(same)
+        && now.columns[then.columns.len()..].iter().all(fits)
+        && then.checks == now.checks
+        && then.foreign_keys == now.foreign_keys
+        && then.primary_key == now.primary_key
 }
 
 /// A change of one table's descriptor.

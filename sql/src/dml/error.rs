@@ -85,6 +85,13 @@ pub(crate) fn rejection_error(viewer: Viewer<'_>, rejection: &Rejection) -> Erro
             Some(table) => unique_violation_by_key(viewer, table, *index, key),
             None => rejection.to_error(),
         },
+        Rejection::DescriptorChanged { table } => match viewer.catalog.table(*table) {
+            Some(table) => Error::new(
+                rejection.to_error().code(),
+                format!("table \"{}\" was changed since the statement was planned", table.name),
+            ),
+            None => rejection.to_error(),
+        },
         other => other.to_error(),
     }
 }

@@ -87,39 +87,28 @@ impl Expressions {
 
     /// The value of each expression for each row. Where the batch makes more than fits, it is taken in parts.
     pub(crate) async fn columns(&mut self, runtime: &Runtime, batch: &Batch) -> Result<Vec<Arc<Column>>> {
-        match self.columns_behind(0, runtime, batch).await {
-            Err(error) if self.may_split(&error, batch) => {}
-            done => return done,
-        }
-        let mut parts: Vec<Batch> = Vec::new();
-        let mut rest = vec![batch.clone()];
-        let mut held = 0;
-        while let Some(part) = rest.pop() {
-            match self.columns_behind(held, runtime, &part).await {
-                Ok(columns) => {
-                    held += columns.iter().map(|column| column.heap_bytes()).sum::<usize>();
-                    parts.push(Batch::new(columns, part.len()));
-                }
-                Err(error) if self.may_split(&error, &part) => rest.extend(halves(&part)),
-                Err(error) => return Err(error),
-            }
-        }
-        let types: Vec<Type> = self.list.iter().map(|expr| expr.ty).collect();
-        let whole = concat(&parts, &types);
-        Ok((0..types.len()).map(|index| whole.dense(index)).collect())
+        self.columns_of(runtime, batch, true).await
     }
 
-    /// Whether a batch that ended so may be tried again in parts: nothing of it may happen twice.
-    pub(super) fn may_split(&self, error: &Error, batch: &Batch) -> bool {
-        error.code() == Code::OutOfMemory && batch.len() > 1 && !self.volatile.contains(&true)
-    }
-
-    /// As [`Expressions::columns`], in one piece, of a batch of which so many bytes are there.
-    pub(super) async fn columns_behind(
+    /// As [`Expressions::columns`], in one piece: the caller takes a batch in parts itself.
+    pub(super) async fn columns_at_once(
         &mut self,
-        held: usize,
         runtime: &Runtime,
         batch: &Batch,
+    ) -> Result<Vec<Arc<Column>>> {
+        self.columns_of(runtime, batch, false).await
+    }
+
+    /// Whether nothing is volatile: evaluated again it gives the same, and does nothing besides.
+    pub(super) fn may_be_repeated(&self) -> bool {
+        !self.volatile.contains(&true)
+    }
+
+    async fn columns_of(
+        &mut self,
+        runtime: &Runtime,
+        batch: &Batch,
+        in_parts: bool,
     ) -> Result<Vec<Arc<Column>>> {
         if batch.is_empty() {
             return Ok(self.list.iter().map(|expr| Arc::new(Column::with_capacity(expr.ty, 0))).collect());
@@ -131,15 +120,11 @@ impl Expressions {
             extended = self.extend(runtime, batch, self.subqueries.len()).await?;
             &extended
         };
-        let mut columns: Vec<Option<Arc<Column>>> = vec![None; self.list.len()];
-        let volatile = self.volatile.contains(&true);
-        runtime.evaluate_behind(held, |scope| {
-            for (index, expr) in self.list.iter().enumerate().filter(|(index, _)| !self.volatile[*index]) {
-                columns[index] = Some(scope.column(expr, batch)?);
-            }
-            Ok(())
-        })?;
-        if volatile {
+        let mut columns = match self.plain_columns(0, runtime, batch) {
+            Err(error) if in_parts && is_split(&error, batch) => self.plain_in_parts(runtime, batch)?,
+            done => done?,
+        };
+        if self.volatile.contains(&true) {
             for (column, made) in columns.iter_mut().zip(self.volatile_columns(runtime, batch).await?) {
                 if let Some(made) = made {
                     *column = Some(Arc::new(made));
@@ -147,6 +132,47 @@ impl Expressions {
             }
         }
         Ok(columns.into_iter().map(|column| column.expect("every expression was evaluated")).collect())
+    }
+
+    /// The values of what is not volatile, of a batch of which so many bytes are there.
+    fn plain_columns(
+        &self,
+        held: usize,
+        runtime: &Runtime,
+        batch: &Batch,
+    ) -> Result<Vec<Option<Arc<Column>>>> {
+        let mut columns = vec![None; self.list.len()];
+        runtime.evaluate_behind(held, |scope| {
+            for (index, expr) in self.list.iter().enumerate().filter(|(index, _)| !self.volatile[*index]) {
+                columns[index] = Some(scope.column(expr, batch)?);
+            }
+            Ok(())
+        })?;
+        Ok(columns)
+    }
+
+    fn plain_in_parts(&self, runtime: &Runtime, batch: &Batch) -> Result<Vec<Option<Arc<Column>>>> {
+        let mut parts: Vec<Batch> = Vec::new();
+        let mut rest = vec![batch.clone()];
+        let mut held = 0;
+        while let Some(part) = rest.pop() {
+            match self.plain_columns(held, runtime, &part) {
+                Ok(columns) => {
+                    let columns: Vec<Arc<Column>> = columns.into_iter().flatten().collect();
+                    held += columns.iter().map(|column| column.heap_bytes()).sum::<usize>();
+                    parts.push(Batch::new(columns, part.len()));
+                }
+                Err(error) if is_split(&error, &part) => rest.extend(halves(&part)),
+                Err(error) => return Err(error),
+            }
+        }
+        let plain = || self.list.iter().zip(&self.volatile).filter(|(_, volatile)| !**volatile);
+        let types: Vec<Type> = plain().map(|(expr, _)| expr.ty).collect();
+        let whole = concat(&parts, &types);
+        let mut made = 0..types.len();
+        let column =
+            |volatile: &bool| if *volatile { None } else { made.next().map(|index| whole.dense(index)) };
+        Ok(self.volatile.iter().map(column).collect())
     }
 
     async fn volatile_columns(&self, runtime: &Runtime, batch: &Batch) -> Result<Vec<Option<Column>>> {
@@ -179,13 +205,45 @@ impl Expressions {
                 left = self.filter_volatile(runtime, left, index).await?;
             } else if self.uses_subquery(index) {
                 let extended = self.extend(runtime, &left, self.subqueries.len()).await?;
-                let column = runtime.evaluate(|scope| scope.column(&self.list[index], &extended))?;
-                left = keep_true(&left, &column);
+                left = self.keep_in_parts(runtime, index, &extended, &left)?;
             } else {
-                left = runtime.evaluate(|scope| scope.filter(&self.list[index], &left))?;
+                left = match runtime.evaluate(|scope| scope.filter(&self.list[index], &left)) {
+                    Err(error) if is_split(&error, &left) => {
+                        self.keep_in_parts(runtime, index, &left, &left)?
+                    }
+                    done => done?,
+                };
             }
         }
         Ok(left)
+    }
+
+    /// The rows for which an expression that is not volatile is true, of a batch with more columns; the batch is taken in
+    /// parts where it makes more than fits.
+    fn keep_in_parts(
+        &self,
+        runtime: &Runtime,
+        index: usize,
+        extended: &Batch,
+        batch: &Batch,
+    ) -> Result<Batch> {
+        let (mut kept, mut rest) = (Vec::new(), vec![(0, batch.len())]);
+        while let Some((from, count)) = rest.pop() {
+            let part = extended.slice(from, count);
+            match runtime.evaluate(|scope| scope.column(&self.list[index], &part)) {
+                Ok(truths) => kept.extend(
+                    (0..count)
+                        .filter(|row| truths.value(*row).as_bool() == Some(true))
+                        .map(|row| (from + row) as u32),
+                ),
+                Err(error) if is_split(&error, &part) => {
+                    let half = count / 2;
+                    rest.extend([(from + half, count - half), (from, half)]);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(batch.select(&kept))
     }
 
     async fn filter_volatile(&mut self, runtime: &Runtime, batch: Batch, index: usize) -> Result<Batch> {
@@ -279,18 +337,15 @@ pub(crate) async fn evaluate_patiently(runtime: &Runtime, expr: &Expr, row: &[Va
     }
 }
 
+/// Whether a batch made more than fits, and is more than one row.
+pub(super) fn is_split(error: &Error, batch: &Batch) -> bool {
+    error.code() == Code::OutOfMemory && batch.len() > 1
+}
+
 /// A batch in two, the first one last.
 pub(super) fn halves(batch: &Batch) -> [Batch; 2] {
     let half = batch.len() / 2;
     [batch.slice(half, batch.len() - half), batch.slice(0, half)]
-}
-
-fn keep_true(batch: &Batch, truths: &Column) -> Batch {
-    let kept: Vec<u32> = (0..batch.len())
-        .filter(|row| !truths.is_null(*row) && truths.as_bools().is_some_and(|truths| truths[*row]))
-        .map(|row| row as u32)
-        .collect();
-    if kept.len() == batch.len() { batch.clone() } else { batch.select(&kept) }
 }
 
 fn has_subquery(expr: &Expr) -> bool {

@@ -2,7 +2,10 @@
 
 use model::{Result, port::BoxFuture};
 
-use super::{Expressions, Operator, Runtime, expressions::halves};
+use super::{
+    Expressions, Operator, Runtime,
+    expressions::{halves, is_split},
+};
 use crate::{batch::Batch, expr::Expr};
 
 /// The operator.
@@ -48,9 +51,14 @@ impl Operator for Project {
                     return Ok(Some(batch.project(columns)));
                 }
                 self.runtime.pace().await?;
-                match self.expressions.columns_behind(0, &self.runtime, &batch).await {
+                let made = if self.expressions.may_be_repeated() {
+                    self.expressions.columns_at_once(&self.runtime, &batch).await
+                } else {
+                    self.expressions.columns(&self.runtime, &batch).await
+                };
+                match made {
                     Ok(columns) => return Ok(Some(Batch::new(columns, batch.len()))),
-                    Err(error) if self.expressions.may_split(&error, &batch) => {
+                    Err(error) if self.expressions.may_be_repeated() && is_split(&error, &batch) => {
                         self.rest.extend(halves(&batch));
                     }
                     Err(error) => return Err(error),

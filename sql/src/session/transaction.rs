@@ -14,6 +14,7 @@ use model::{
     command::{Command, Condition, Outcome, Receipt, Rejection},
     id::{CatalogVersion, PartitionId, TableId},
     port::Dispatch,
+    schema::Table,
     time::Timestamp,
 };
 
@@ -40,8 +41,8 @@ pub(super) struct Transaction {
     pub(super) changes: Vec<Change>,
     /// A statement has read or written: the isolation level is fixed.
     pub(super) used: bool,
-    /// Of each table that was written: the version of its descriptor by which its rows were made and judged.
-    pub(super) versions: HashMap<TableId, u64>,
+    /// Each table that was written, as it was when its rows were made and judged.
+    pub(super) judged_by: HashMap<TableId, Arc<Table>>,
     /// An UPDATE ends when so many bytes are written, the rest of its rows left to the next transaction.
     pub(super) piece_bytes_max: Option<usize>,
     /// How many portals were made before it.
@@ -70,7 +71,7 @@ impl Transaction {
     pub(super) fn absorb(&mut self, writes: Overlay, under: &Catalog) {
         for table in writes.tables() {
             if let Some(table) = under.table(table) {
-                self.versions.entry(table.id).or_insert(table.version);
+                self.judged_by.entry(table.id).or_insert_with(|| table.clone());
             }
         }
         Arc::make_mut(&mut self.overlay).absorb(writes);
@@ -109,7 +110,7 @@ impl Session {
             catalog: None,
             changes: Vec::new(),
             used: false,
-            versions: HashMap::new(),
+            judged_by: HashMap::new(),
             piece_bytes_max: None,
             portals: self.portals_made,
         });
@@ -266,9 +267,9 @@ impl Session {
     pub(super) async fn commit(&mut self) -> Result<()> {
         self.portals.retain(|_, portal| portal.is_held());
         let Some(transaction) = self.transaction.take() else { return Ok(()) };
-        let Transaction { state, overlay, changes, versions, .. } = transaction;
+        let Transaction { state, overlay, changes, judged_by, .. } = transaction;
         let overlay = Arc::try_unwrap(overlay).unwrap_or_else(|shared| (*shared).clone());
-        let result = self.commit_parts(&state, overlay, changes, &versions).await;
+        let result = self.commit_parts(&state, overlay, changes, &judged_by).await;
         if let Some((partition, set)) = state.lock_set() {
             let _ = self.engine.dispatch.unlock(&partition, set, None).await;
         }
@@ -285,17 +286,17 @@ impl Session {
         state: &txn::State,
         overlay: Overlay,
         changes: Vec<Change>,
-        versions: &HashMap<TableId, u64>,
+        judged_by: &HashMap<TableId, Arc<Table>>,
     ) -> Result<()> {
         let decided = crate::ddl::merge(changes);
-        // Rows that were judged by another descriptor than the newest may break what it demands. A change that comes after
-        // this look, and before the command is applied, is seen there: the command names this catalog.
+        // A change that comes after this look, and before the command is applied, is seen there: the command names this
+        // catalog.
         let catalog = self.engine.dispatch.catalog();
         let is_own =
             |table| decided.put.iter().any(|object| matches!(object, Object::Table(own) if own.id == table));
         for table in overlay.tables().filter(|table| !is_own(*table)) {
-            if let (Some(now), Some(then)) = (catalog.table(table), versions.get(&table))
-                && now.version != *then
+            if let (Some(now), Some(then)) = (catalog.table(table), judged_by.get(&table))
+                && !crate::ddl::asks_the_same(then, now, &catalog)
             {
                 return Err(self.rejection_error(&Rejection::DescriptorChanged { table }));
             }

@@ -148,6 +148,19 @@ impl Lsm {
         }
     }
 
+    pub(super) fn ingest_from(
+        &self,
+        keyspace: &Keyspace,
+        fill: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
+        let mut ingestion = keyspace.start_ingestion().map_err(|error| self.failure("ingest", error))?;
+        fill(&mut |key, value| ingestion.write(key, value).map_err(|error| self.failure("ingest", error)))?;
+        ingestion.finish().map_err(|error| self.failure("ingest", error))?;
+        // A commit that is at work hands out the moment before it, which may be one before this.
+        drop(self.committing.lock());
+        Ok(())
+    }
+
     pub(super) fn persist(&self) -> Result<()> {
         // A journal that goes away in between was flushed and is no longer needed.
         for path in super::journal::journal_files(&self.directory)? {
@@ -237,16 +250,6 @@ pub(super) fn name_of(keyspace: &Keyspace) -> &str {
 
 pub(super) fn flush(keyspace: &Keyspace) -> Result<()> {
     keyspace.rotate_memtable_and_wait().map_err(|error| failure("flush", Path::new(""), error))
-}
-
-pub(super) fn ingest_from(
-    keyspace: &Keyspace,
-    fill: impl FnOnce(&mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>,
-) -> Result<()> {
-    let fail = |error| failure("ingest", Path::new(""), error);
-    let mut ingestion = keyspace.start_ingestion().map_err(fail)?;
-    fill(&mut |key, value| ingestion.write(key, value).map_err(fail))?;
-    ingestion.finish().map_err(fail)
 }
 
 pub(super) fn read_failure(error: fjall::Error) -> Error {

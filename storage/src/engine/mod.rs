@@ -226,7 +226,7 @@ impl Engine {
             })
         };
         match (&self.0, &keyspace.0) {
-            (Backend::Lsm(_), KeyspaceOf::Lsm(keyspace)) => lsm::ingest_from(keyspace, fill),
+            (Backend::Lsm(lsm), KeyspaceOf::Lsm(keyspace)) => lsm.ingest_from(keyspace, fill),
             (Backend::Memory(memory), KeyspaceOf::Memory(keyspace)) => memory.ingest_from(keyspace, fill),
             (Backend::Lsm(_), KeyspaceOf::Memory(_)) | (Backend::Memory(_), KeyspaceOf::Lsm(_)) => {
                 panic!("a keyspace is used with the engine it came from")

@@ -94,6 +94,74 @@ fn a_constraint_holds_for_rows_of_transactions_that_were_open_when_it_was_added(
     }
 }
 
+/// Neither does a key hold only for what its parents were before an open transaction took them away, nor a constraint that
+/// is added in a block only for what was there before the block.
+#[test]
+fn a_key_waits_for_its_parents_and_a_block_keeps_its_constraint() {
+    let subject = Subject::start();
+    let mut wire = subject.connect();
+    for write in
+        ["DELETE FROM parents WHERE id = 1", "TRUNCATE parents", "UPDATE parents SET id = 50 WHERE id = 1"]
+    {
+        run(&mut wire, "DROP TABLE IF EXISTS children, parents");
+        run(&mut wire, "CREATE TABLE parents (id int PRIMARY KEY)");
+        run(&mut wire, "CREATE TABLE children (id int PRIMARY KEY, parent int)");
+        run(&mut wire, "INSERT INTO parents VALUES (1), (2)");
+        run(&mut wire, "INSERT INTO children VALUES (1, 1)");
+        let (mut writer, mut definer) = (subject.connect(), subject.connect());
+        run(&mut writer, "BEGIN");
+        run(&mut writer, write);
+        let define = "ALTER TABLE children ADD FOREIGN KEY (parent) REFERENCES parents (id)";
+        let added = thread::scope(|scope| {
+            let added = scope.spawn(|| definer.query(define).unwrap().code().to_owned());
+            let active = format!("SELECT count(*) FROM pg_stat_activity WHERE query = '{define}'");
+            while scalar(&mut wire, &active) == "0" {}
+            run(&mut writer, "COMMIT");
+            added.join().expect("a definition")
+        });
+        assert_eq!(added, "23503", "{write}");
+    }
+    run(&mut wire, "CREATE TABLE judged (id int PRIMARY KEY, v int)");
+    let (mut writer, mut definer) = (subject.connect(), subject.connect());
+    run(&mut definer, "BEGIN");
+    run(&mut definer, "ALTER TABLE judged ADD CONSTRAINT positive CHECK (v > 0)");
+    let insert = "INSERT INTO judged VALUES (1, -1)";
+    let inserted = thread::scope(|scope| {
+        let inserted = scope.spawn(|| writer.query(insert).unwrap().code().to_owned());
+        let active = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO judged%'";
+        while scalar(&mut wire, active) == "0" {}
+        run(&mut definer, "COMMIT");
+        inserted.join().expect("a writer")
+    });
+    assert_eq!(inserted, "23514");
+}
+
+/// What changes nothing that rows must meet disturbs nobody who has written some.
+#[test]
+fn an_open_transaction_outlives_changes_that_ask_nothing_of_its_rows() {
+    if is_oracle() {
+        return;
+    }
+    let subject = Subject::start();
+    let mut wire = subject.connect();
+    run(&mut wire, "CREATE TABLE open (id int PRIMARY KEY, v int)");
+    let changes = [
+        "COMMENT ON TABLE open IS 'a table'",
+        "CREATE INDEX open_v ON open (v)",
+        "ALTER TABLE open ALTER COLUMN v SET DEFAULT 5",
+        "ALTER TABLE open ADD COLUMN extra int DEFAULT 7",
+        "DROP INDEX open_v",
+    ];
+    for (id, change) in changes.iter().enumerate() {
+        let mut writer = subject.connect();
+        run(&mut writer, "BEGIN");
+        run(&mut writer, &format!("INSERT INTO open (id, v) VALUES ({id}, {id})"));
+        run(&mut wire, &format!("SET lock_timeout = 500; {change}"));
+        run(&mut writer, "COMMIT");
+    }
+    assert_eq!(scalar(&mut wire, "SELECT count(*) FROM open WHERE extra = 7"), "5");
+}
+
 /// A COMMIT that fails leaves nothing of its definitions.
 #[test]
 fn a_commit_that_fails_on_its_own_new_key_leaves_no_key() {
