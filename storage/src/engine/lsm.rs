@@ -107,9 +107,9 @@ impl Lsm {
         // A batch is inserted key by key, and a flush that ends meanwhile, in any keyspace, moves `visible_seqno` past it.
         // So whoever asks while this is at work is given the moment before it.
         self.latest.store(Some(self.snapshot().0));
-        self.turn.fetch_add(1, Ordering::SeqCst);
+        let turn = Turn::begin(&self.turn);
         let committed = writes.commit().map_err(|error| self.failure("write a batch", error));
-        self.turn.fetch_add(1, Ordering::SeqCst);
+        drop(turn);
         // An old snapshot keeps old versions alive: it goes with what it does not see, not with the next read.
         self.latest.store(None);
         drop(one);
@@ -183,6 +183,22 @@ impl Lsm {
 
     fn failure(&self, action: &'static str, error: fjall::Error) -> Error {
         failure(action, &self.directory, error)
+    }
+}
+
+/// A commit at work; it ends also where the commit panics, or nobody would be given a snapshot any more.
+struct Turn<'a>(&'a AtomicU64);
+
+impl<'a> Turn<'a> {
+    fn begin(turn: &'a AtomicU64) -> Self {
+        turn.fetch_add(1, Ordering::SeqCst);
+        Self(turn)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
