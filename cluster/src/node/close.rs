@@ -155,6 +155,7 @@ impl Running {
         let let_go = || Weak::strong_count(&inner) == 0;
         self.runtime.block_on(wait_until(timer, LET_GO_MAX, let_go));
         drop((groups, self.owners, self.control, self.router));
+        self.log.set_driver(None);
         self.runtime.stop();
         self.pool.stop();
         self.log.close();

@@ -93,6 +93,7 @@ fn open_here(options: Options) -> Result<Node> {
     cut::point("start.engine");
     let pool = Arc::new(Pool::start(apply_threads(&options)).map_err(system("start a thread"))?);
     let runtime = Runtime::start("raft").map_err(system("start a thread"))?;
+    runtime.drive(&log);
     let timer = runtime.timer(options.clock.clone());
     let Identity { node, boot, .. } = home.identity();
     let claimant = Claimant { node, boot, nonce: random() as u64 };

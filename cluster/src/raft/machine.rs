@@ -1,8 +1,8 @@
 //! A group's state machine, as openraft wants to see it: entries in, answers out, on the apply pool.
 //!
 //! Invariants:
-//! - All entries that are ready are applied together, as one engine batch, on a thread of the pool: never on an async
-//!   worker.
+//! - All entries that are ready are applied together, as one engine batch, on a thread of the pool; a few small ones on the
+//!   thread of consensus itself, since waking another one takes longer than they do.
 //! - Every proposer is answered, after the batch was committed; if it fails the group stops and the answers are lost, which
 //!   their proposers see as an unknown outcome.
 //! - A snapshot is a handle on the engine's; nothing is copied until it is sent.
@@ -25,9 +25,12 @@ use openraft::{
 };
 
 use super::{
-    pool::{Lost, Pool, finished},
+    pool::{Lost, Pool, caught, finished},
     types::{Applied, CommittedLeaderId, Data, LogId, Members, Types, decode_members, encode_members},
 };
+
+/// So many entries, if they are small, are applied where they were committed.
+const HERE_MAX: usize = 2;
 
 /// What a group keeps: the state of a shard, or the catalog.
 pub(crate) trait State: Send + Sync + 'static {
@@ -36,6 +39,11 @@ pub(crate) trait State: Send + Sync + 'static {
 
     /// How far it is.
     fn position(&self) -> storage::Result<Position>;
+
+    /// Whether an entry changes little, whatever there is.
+    fn is_small(&self, _entry: &Committed) -> bool {
+        false
+    }
 
     /// Applies entries in order, all or none, and answers one result per entry.
     fn apply(&self, entries: Vec<Committed>) -> storage::Result<Vec<Applied>>;
@@ -96,11 +104,7 @@ impl<S: State> Machine<S> {
         job: impl FnOnce(&S) -> storage::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let state = self.state.clone();
-        match finished(self.pool.run(self.shard, move || job(&state))).await {
-            Ok(done) => done.map_err(to_io),
-            Err(Lost::Panicked(message)) => Err(io::Error::other(format!("apply panicked: {message}"))),
-            Err(Lost::Stopped) => Err(io::Error::other("the apply pool has stopped")),
-        }
+        done(finished(self.pool.run(self.shard, move || job(&state))).await)
     }
 
     async fn snapshot(&self) -> io::Result<Snapshot<CommittedLeaderId, u64, EmptyNode, S::Image>> {
@@ -139,12 +143,13 @@ impl<S: State> RaftStateMachine<Types> for Machine<S> {
             batch.push(committed(entry));
             responders.push(responder);
         }
-        self.run(move |state| {
+        let is_little = batch.len() <= HERE_MAX && batch.iter().all(|entry| self.state.is_small(entry));
+        let apply = move |state: &S| {
             let results = state.apply(batch)?;
             answer(responders, results);
             Ok(())
-        })
-        .await
+        };
+        if is_little { done(caught(|| apply(&self.state))) } else { self.run(apply).await }
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder<S> {
@@ -180,6 +185,14 @@ impl<S: State> RaftSnapshotBuilder<Types> for Builder<S> {
 
     async fn build_snapshot(&mut self) -> io::Result<Snapshot<CommittedLeaderId, u64, EmptyNode, S::Image>> {
         self.0.snapshot().await
+    }
+}
+
+fn done<T>(job: Result<storage::Result<T>, Lost>) -> io::Result<T> {
+    match job {
+        Ok(done) => done.map_err(to_io),
+        Err(Lost::Panicked(message)) => Err(io::Error::other(format!("apply panicked: {message}"))),
+        Err(Lost::Stopped) => Err(io::Error::other("the apply pool has stopped")),
     }
 }
 

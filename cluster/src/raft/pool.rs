@@ -60,7 +60,7 @@ impl Pool {
         let (sender, answer) = oneshot::channel();
         let lane = shard.0 as usize % self.lanes.len();
         let job: Job = Box::new(move || {
-            let done = catch_unwind(AssertUnwindSafe(job)).map_err(|panic| Lost::Panicked(message(&*panic)));
+            let done = caught(job);
             // Whoever asked may have stopped listening; the job is done all the same.
             let _ = sender.send(done);
         });
@@ -93,6 +93,11 @@ impl Drop for Pool {
 /// Waits for a job.
 pub(crate) async fn finished<T>(answer: oneshot::Receiver<Result<T, Lost>>) -> Result<T, Lost> {
     answer.await.unwrap_or(Err(Lost::Stopped))
+}
+
+/// Runs a job here; its panic stays in it.
+pub(crate) fn caught<T>(job: impl FnOnce() -> T) -> Result<T, Lost> {
+    catch_unwind(AssertUnwindSafe(job)).map_err(|panic| Lost::Panicked(message(&*panic)))
 }
 
 fn message(panic: &(dyn std::any::Any + Send)) -> String {

@@ -1,15 +1,22 @@
 //! The thread on which consensus lives: Raft cores, heartbeats, log callbacks and their timers.
 //!
 //! Invariants:
-//! - Nothing that computes for long or blocks runs here: entries are applied on the pool (`pool`), log files have their
-//!   own writer. A query must never cost an election.
+//! - Nothing that computes for long runs here: what many entries change is applied on the pool (`pool`), and what is much is
+//!   written to the log by its own thread. A query must never cost an election.
+//! - As long as no election can be lost, since every group's only voter is here, this thread waits for the log's syncs itself:
+//!   what is proposed meanwhile goes with the next one, and nobody has to be woken in between.
 //! - Handles made here work from any runtime, or from none.
 
 use std::{future::Future, io, sync::Arc, time::Duration};
 
 use model::time::Clock;
 use parking_lot::Mutex;
-use tokio::{runtime::Handle, sync::oneshot, task::JoinHandle};
+use storage::log::Log;
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, oneshot},
+    task::{JoinHandle, yield_now},
+};
 
 /// The thread and its runtime. Dropping it stops both.
 #[derive(Debug)]
@@ -39,6 +46,22 @@ impl Runtime {
         task: impl Future<Output = T> + Send + 'static,
     ) -> JoinHandle<T> {
         self.handle.spawn(task)
+    }
+
+    /// Writes the log on this thread from now on, whenever it has nothing else to do.
+    pub(crate) fn drive(&self, log: &Log) {
+        let due = Arc::new(Notify::new());
+        let call = due.clone();
+        log.set_driver(Some(Arc::new(move || call.notify_one())));
+        let log = log.clone();
+        self.spawn(async move {
+            loop {
+                due.notified().await;
+                // Whoever can run now runs first, and adds to it.
+                yield_now().await;
+                log.drive();
+            }
+        });
     }
 
     /// Runs a future on the caller's thread, driven by this one. Not to be called on an async worker.

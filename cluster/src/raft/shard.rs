@@ -11,6 +11,7 @@ use bytes::Bytes;
 use model::id::ShardId;
 use storage::{
     Error,
+    codec::entry,
     engine::Engine,
     keyspace::keyspace_name,
     log::{GroupId, GroupState, Log, LogId},
@@ -21,6 +22,9 @@ use super::{
     machine::{Committed, CommittedPayload, Position, State},
     types::Applied,
 };
+
+/// A command that is not larger than this changes few rows.
+const SMALL_BYTES_MAX: usize = 1 << 10;
 
 /// This node's replica of a shard.
 #[derive(Debug)]
@@ -55,6 +59,14 @@ impl State for Replica {
 
     fn position(&self) -> storage::Result<Position> {
         Ok(position(self.shard().applied()))
+    }
+
+    fn is_small(&self, entry: &Committed) -> bool {
+        match &entry.payload {
+            CommittedPayload::Entry(bytes) => entry::is_command(bytes) && bytes.len() <= SMALL_BYTES_MAX,
+            CommittedPayload::Blank => true,
+            CommittedPayload::Members(_) => false,
+        }
     }
 
     fn apply(&self, entries: Vec<Committed>) -> storage::Result<Vec<Applied>> {

@@ -303,6 +303,11 @@ pub fn to_bytes(entry: &Entry) -> Bytes {
     out.into()
 }
 
+/// Whether an entry is a command that is complete in it.
+pub fn is_command(bytes: &[u8]) -> bool {
+    bytes.first() == Some(&kind::COMMAND)
+}
+
 /// Reads an entry; it must be all there is.
 pub fn decode(bytes: &Bytes) -> Result<Entry> {
     let mut reader = Reader::new(bytes, "a log entry");

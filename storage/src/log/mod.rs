@@ -3,8 +3,8 @@
 //! The life of an append:
 //! 1. [`Log::append`] encodes the entries into the queue and keeps them in memory: they can be read (and replicated)
 //!    from now on.
-//! 2. The writer thread takes all that waits, stamps it, writes it with one call and syncs it with one call: a *sync
-//!    group*, shared by whatever groups had something to say.
+//! 2. The writer, on its own thread or on the driver's, takes all that waits, stamps it, writes it with one call and syncs it
+//!    with one call: a *sync group*, shared by whatever groups had something to say.
 //! 3. The groups learn where their entries lie, [`Log::synced_index`] moves up, and all callbacks run.
 //! 4. [`Log::purge_upto`] makes entries dead; a segment without live entries becomes the next segment.
 //!
@@ -477,6 +477,18 @@ impl Log {
             cache_bytes: shared.cache_bytes.load(Ordering::Relaxed),
             read_only: self.is_read_only(),
         }
+    }
+
+    /// Lets another thread write and sync what is little, so that nobody waits for two threads to wake: `call` is called when
+    /// something waits that nobody attends to, and that thread then calls [`Log::drive`], soon. What is large, what takes a
+    /// new segment, the seal and the end stay with the log's own thread. `None` gives everything back to it.
+    pub fn set_driver(&self, call: Option<Arc<dyn Fn() + Send + Sync>>) {
+        self.shared().queue.set_driver(call);
+    }
+
+    /// Writes and syncs what waits, if it is little, and runs its callbacks, on this thread.
+    pub fn drive(&self) {
+        self.handle.drive();
     }
 
     /// Writes what waits, seals, ends the threads and gives the directory back. Does nothing the second time.

@@ -7,6 +7,7 @@
 //! Not here: what the scan believes (`recover`).
 
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -139,18 +140,27 @@ fn start(
     }
     // Whatever fails from here on, dropping the handle ends what was started.
     let threads = Threads { lock: Some(lock), ..Threads::default() };
-    let handle = Arc::new(Handle { shared: shared.clone(), threads: Mutex::new(threads) });
+    let writer = Arc::new(Mutex::new(writer));
+    let handle =
+        Arc::new(Handle { shared: shared.clone(), writer: writer.clone(), threads: Mutex::new(threads) });
     let keeper = KeeperThread::new(shared.clone());
-    let writer = spawn(&shared, "log writer", move || writer.run())?;
+    let of_thread = shared.clone();
+    let writer = spawn(&shared, "log writer", move || Writer::run(&writer, &of_thread))?;
     handle.threads.lock().writer = Some(writer);
     let keeper = spawn(&shared, "log keeper", move || keeper.run())?;
     handle.threads.lock().keeper = Some(keeper);
     Ok((Log { handle }, recovered))
 }
 
+thread_local! {
+    /// Whether this thread is inside [`Handle::drive`].
+    static DRIVES: Cell<bool> = const { Cell::new(false) };
+}
+
 /// What all clones of a log share.
 pub(super) struct Handle {
     pub(super) shared: Arc<Shared>,
+    writer: Arc<Mutex<Writer>>,
     threads: Mutex<Threads>,
 }
 
@@ -162,11 +172,22 @@ struct Threads {
 }
 
 impl Handle {
+    /// Writes what waits, on this thread.
+    pub(super) fn drive(&self) {
+        DRIVES.set(true);
+        guarded(&self.shared, "log driver", || self.writer.lock().drive());
+        DRIVES.set(false);
+    }
+
     pub(super) fn close(&self) {
         let mut threads = self.threads.lock();
         self.shared.queue.close();
         self.shared.keeper.nudge();
-        join(threads.writer.take());
+        let writer = threads.writer.take();
+        // The thread would wait for the writer that a callback of this thread has.
+        if !DRIVES.get() {
+            join(writer);
+        }
         self.shared.keeper.stop(Some(Error::Closed));
         join(threads.keeper.take());
         threads.lock = None;
@@ -195,12 +216,15 @@ fn spawn(
     run: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, Error> {
     let shared = shared.clone();
-    let guarded = move || {
-        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
-            shared.fail(Error::Panicked { thread: name });
-        }
-    };
-    thread::Builder::new().name(name.to_owned()).spawn(guarded).map_err(Error::io("start thread"))
+    let run = move || guarded(&shared, name, run);
+    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(Error::io("start thread"))
+}
+
+/// Runs what a panic of fails the log.
+fn guarded(shared: &Shared, thread: &'static str, run: impl FnOnce()) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err() {
+        shared.fail(Error::Panicked { thread });
+    }
 }
 
 /// What callers may know of a group.

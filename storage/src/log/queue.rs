@@ -5,11 +5,14 @@
 //! - The lock is held for encoding and no longer: no file, no callback, no other lock under it.
 //! - Entries are let in only while there is room on disk for all that was let in: a full disk refuses, it does not make
 //!   somebody wait who was told yes.
-//! - The writer is woken only if it sleeps: under load nobody makes a system call here.
+//! - Somebody *attends* to the queue from the first record on until there is none: the thread of the log, or its driver if it
+//!   has one. Whoever adds the first record calls them; under load nobody makes a system call here.
+//! - A batch is taken under the writer's lock, so two who attend write one after the other.
 //!
 //! Not here: the order between records of one group, which the group's lock gives.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -54,7 +57,17 @@ struct State {
     /// Committed ids nobody waits for; one record for each group with the next batch.
     committed: BTreeMap<GroupId, LogId>,
     phase: Phase,
-    sleep: Sleep,
+    /// Somebody was called and has not yet found the queue empty.
+    attended: bool,
+    /// The thread is to attend, whoever else does.
+    summoned: bool,
+    /// The thread sleeps until somebody comes, not only for the idle time.
+    asleep: bool,
+    /// The log ends with a seal.
+    sealed: bool,
+    /// Batches taken.
+    batches: u64,
+    driver: Option<Driver>,
     /// Bytes let in and not yet written.
     unwritten: u64,
     on_disk: Room,
@@ -66,14 +79,8 @@ enum Phase {
     Ended(Error),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sleep {
-    Awake,
-    /// Until the idle time is over.
-    Dozing,
-    /// Until somebody comes.
-    Asleep,
-}
+/// Calls a thread that will then write what waits ([`Log::drive`](super::Log::drive)).
+pub(crate) type Driver = Arc<dyn Fn() + Send + Sync>;
 
 /// What the writer takes at once.
 #[derive(Default)]
@@ -87,7 +94,7 @@ pub(crate) struct Batch {
 /// What the writer is to do after a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Come back at once.
+    /// Look again.
     Continue,
     /// Nothing was appended for the idle time.
     Seal,
@@ -111,7 +118,12 @@ impl Queue {
                 callbacks: Vec::new(),
                 committed: BTreeMap::new(),
                 phase: Phase::Open,
-                sleep: Sleep::Awake,
+                attended: false,
+                summoned: false,
+                asleep: false,
+                sealed: false,
+                batches: 0,
+                driver: None,
                 unwritten: 0,
                 on_disk: Room::default(),
             }),
@@ -139,6 +151,8 @@ impl Queue {
             } else if room.full && state.unwritten == 0 {
                 return Err(Error::StorageFull);
             }
+            // The driver may be the one who waits here.
+            self.summon(&mut state);
             self.room.wait(&mut state);
         }
     }
@@ -233,29 +247,91 @@ impl Queue {
         std::mem::take(&mut state.callbacks).into_iter().map(|(_, callback)| callback).collect()
     }
 
-    /// For the writer: the next batch, which reuses `spare`. Returns `None` when the queue has ended.
-    pub(crate) fn take(&self, spare: Vec<u8>, sealed: bool, idle: Duration) -> Option<(Batch, Then)> {
+    /// Who attends from now on, instead of the thread.
+    pub(crate) fn set_driver(&self, driver: Option<Driver>) {
         let mut state = self.state.lock();
-        let then = loop {
+        state.driver = driver;
+        // The one before may not come any more.
+        self.summon(&mut state);
+    }
+
+    fn summon(&self, state: &mut State) {
+        if state.has_work() && !state.summoned {
+            state.attended = true;
+            state.summoned = true;
+            self.wake.notify_one();
+        }
+    }
+
+    /// For the thread: waits until it is to attend, and says what is to be done after the first batch. Returns `None` when
+    /// the queue has ended.
+    pub(crate) fn wait(&self, idle: Duration) -> Option<Then> {
+        let mut state = self.state.lock();
+        loop {
             match state.phase {
                 Phase::Ended(_) => return None,
-                Phase::Closing => break Then::Close,
+                Phase::Closing => return Some(Then::Close),
                 Phase::Open => {}
             }
-            if state.has_work() {
-                break Then::Continue;
+            if std::mem::take(&mut state.summoned) {
+                return Some(Then::Continue);
             }
-            if sealed && state.committed.is_empty() {
-                state.sleep = Sleep::Asleep;
+            if state.sealed && state.committed.is_empty() && !state.attended {
+                state.asleep = true;
                 self.wake.wait(&mut state);
-            } else {
-                state.sleep = Sleep::Dozing;
-                if self.wake.wait_for(&mut state, idle).timed_out() && !state.has_work() {
-                    break Then::Seal;
-                }
+                state.asleep = false;
+                continue;
             }
-        };
-        state.sleep = Sleep::Awake;
+            let batches = state.batches;
+            let is_over = self.wake.wait_for(&mut state, idle).timed_out();
+            let is_open = matches!(state.phase, Phase::Open);
+            if is_over && is_open && !state.attended && state.batches == batches {
+                state.attended = true;
+                return Some(Then::Seal);
+            }
+        }
+    }
+
+    /// For whoever attends, under the writer's lock: the next batch, which reuses `spare`. Without one nobody attends any
+    /// more.
+    pub(crate) fn take(&self, spare: Vec<u8>, sealed: bool, then: Then) -> Option<Batch> {
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::Ended(_)) {
+            return None;
+        }
+        if then == Then::Continue && !state.has_work() {
+            self.leave(&mut state, sealed);
+            return None;
+        }
+        Some(self.take_batch(&mut state, spare))
+    }
+
+    /// As [`Queue::take`], for the driver: what is more than `bytes_max` is left to the thread, and the end too.
+    pub(crate) fn take_little(&self, spare: Vec<u8>, sealed: bool, bytes_max: u64) -> Option<Batch> {
+        let mut state = self.state.lock();
+        if !matches!(state.phase, Phase::Open) {
+            return None;
+        }
+        if !state.has_work() {
+            self.leave(&mut state, sealed);
+            return None;
+        }
+        if state.records.len() as u64 > bytes_max {
+            self.summon(&mut state);
+            return None;
+        }
+        Some(self.take_batch(&mut state, spare))
+    }
+
+    fn leave(&self, state: &mut State, sealed: bool) {
+        state.attended = false;
+        state.sealed = sealed;
+        if state.asleep && !sealed {
+            self.wake.notify_one();
+        }
+    }
+
+    fn take_batch(&self, state: &mut State, spare: Vec<u8>) -> Batch {
         for (group, upto) in std::mem::take(&mut state.committed) {
             let before = state.records.len();
             record::encode(group, &Body::Committed { upto }, &mut state.records);
@@ -268,8 +344,9 @@ impl Queue {
             callbacks: std::mem::take(&mut state.callbacks),
         };
         state.first_ticket = state.next_ticket;
+        state.batches += 1;
         self.room.notify_all();
-        Some((batch, then))
+        batch
     }
 }
 
@@ -302,33 +379,34 @@ impl Push<'_> {
     pub(crate) fn wait_with(mut self, callback: Callback) {
         let end = self.state.records.len();
         self.state.callbacks.push((end, callback));
-        self.wake(Sleep::Dozing);
+        self.go();
     }
 
-    /// Ends with nobody waiting; the writer is woken all the same.
+    /// Ends; it is written soon, whether anybody waits or not.
     pub(crate) fn go(mut self) {
-        self.wake(Sleep::Dozing);
+        if self.state.attended {
+            return;
+        }
+        self.state.attended = true;
+        let Some(driver) = self.state.driver.clone() else {
+            self.state.summoned = true;
+            self.queue.wake.notify_one();
+            return;
+        };
+        drop(self.state);
+        driver();
     }
 
     /// Notes a committed id that goes with the next batch.
     pub(crate) fn committed(mut self, group: GroupId, upto: LogId) {
         self.state.committed.insert(group, upto);
-        self.wake(Sleep::Asleep);
+        // The thread writes it once the idle time is over.
+        if self.state.asleep {
+            self.queue.wake.notify_one();
+        }
     }
 
     pub(crate) fn forget_committed(&mut self, group: GroupId) {
         self.state.committed.remove(&group);
-    }
-
-    fn wake(&mut self, wakes: Sleep) {
-        let asleep = match self.state.sleep {
-            Sleep::Awake => false,
-            Sleep::Dozing => wakes == Sleep::Dozing,
-            Sleep::Asleep => true,
-        };
-        if asleep {
-            self.state.sleep = Sleep::Awake;
-            self.queue.wake.notify_one();
-        }
     }
 }

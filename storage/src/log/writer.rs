@@ -1,4 +1,4 @@
-//! The one thread that writes the log.
+//! What writes the log: one at a time, the log's thread or its driver.
 //!
 //! Invariants:
 //! - Sync group g + 1 is written only after g is synced; a group never spans segments.
@@ -10,10 +10,11 @@
 //!
 //! Not here: making and freeing segments (`keeper`).
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hashbrown::HashMap;
+use parking_lot::Mutex;
 
 use super::index::Place;
 use super::keeper::Take;
@@ -31,6 +32,8 @@ use crate::cut;
 
 /// Buffers larger than this are given back instead of kept for the next batch.
 const SPARE_BYTES_MAX: usize = 8 << 20;
+/// What a driver writes and syncs at once. More would keep it from its other work for longer than a sync does anyway.
+const DRIVEN_BYTES_MAX: u64 = 256 << 10;
 
 pub(crate) struct Writer {
     shared: Arc<Shared>,
@@ -48,6 +51,8 @@ pub(crate) struct Writer {
     /// Segments below the second are free once all tickets below the first are synced.
     release: Option<(u64, u64)>,
     last_sync_of: HashMap<GroupId, u64>,
+    /// The buffer of the batch before.
+    spare: Vec<u8>,
 }
 
 /// An entry of the group that was just written.
@@ -80,6 +85,7 @@ impl Writer {
             frees: true,
             release: None,
             last_sync_of: HashMap::new(),
+            spare: Vec::new(),
         }
     }
 
@@ -96,40 +102,67 @@ impl Writer {
         self.write(&mut bytes, 0)
     }
 
-    /// Runs until the log is closed or has failed.
-    pub(crate) fn run(mut self) {
-        if self.shared.options.priority == Priority::Auto {
+    /// What the thread does until the log is closed or has failed.
+    pub(crate) fn run(writer: &Mutex<Writer>, shared: &Shared) {
+        if shared.options.priority == Priority::Auto {
             raise_priority();
         }
-        let mut spare = Vec::new();
-        let idle: Duration = self.shared.options.seal_after;
-        while let Some((batch, then)) = self.shared.queue.take(std::mem::take(&mut spare), self.sealed, idle)
-        {
-            match self.step(batch, then) {
-                Ok(records) if records.capacity() <= SPARE_BYTES_MAX => spare = records,
-                Ok(_) => {}
-                Err(error) => {
-                    self.shared.fail(error);
-                    return;
-                }
-            }
-            if then == Then::Close {
-                for callback in self.shared.queue.end(Error::Closed) {
-                    callback(Err(Error::Closed));
-                }
+        while let Some(then) = shared.queue.wait(shared.options.seal_after) {
+            if writer.lock().attend(then).is_break() {
                 return;
             }
         }
     }
 
-    fn step(&mut self, batch: Batch, then: Then) -> Result<Vec<u8>, Error> {
-        let records = self.batch(batch)?;
-        if then != Then::Continue && !self.sealed {
-            self.seal()?;
+    /// Writes what waits until nothing does.
+    fn attend(&mut self, mut then: Then) -> ControlFlow<()> {
+        let shared = self.shared.clone();
+        while let Some(batch) = shared.queue.take(std::mem::take(&mut self.spare), self.sealed, then) {
+            self.step(batch, then)?;
+            if then == Then::Close {
+                for callback in shared.queue.end(Error::Closed) {
+                    callback(Err(Error::Closed));
+                }
+                return ControlFlow::Break(());
+            }
+            then = Then::Continue;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// What the driver does: as `attend`, but what takes longer than one sync is left to the thread.
+    pub(crate) fn drive(&mut self) {
+        let shared = self.shared.clone();
+        loop {
+            let bytes_max = self.room().min(DRIVEN_BYTES_MAX);
+            let spare = std::mem::take(&mut self.spare);
+            let Some(batch) = shared.queue.take_little(spare, self.sealed, bytes_max) else { return };
+            if self.step(batch, Then::Continue).is_break() {
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self, batch: Batch, then: Then) -> ControlFlow<()> {
+        match self.batch(batch).and_then(|records| {
+            if then != Then::Continue && !self.sealed {
+                self.seal()?;
+            }
+            Ok(records)
+        }) {
+            Ok(records) => {
+                if records.capacity() <= SPARE_BYTES_MAX {
+                    self.spare = records;
+                }
+            }
+            Err(error) => {
+                self.shared.fail(error);
+                return ControlFlow::Break(());
+            }
         }
         self.free_segments();
         self.shared.evict();
-        Ok(records)
+        ControlFlow::Continue(())
     }
 
     fn batch(&mut self, batch: Batch) -> Result<Vec<u8>, Error> {
