@@ -29,9 +29,6 @@ use super::{
     types::{Applied, CommittedLeaderId, Data, LogId, Members, Types, decode_members, encode_members},
 };
 
-/// So many entries, if they are small, are applied where they were committed.
-const HERE_MAX: usize = 2;
-
 /// What a group keeps: the state of a shard, or the catalog.
 pub(crate) trait State: Send + Sync + 'static {
     /// Consistent state at one moment, to be sent.
@@ -143,7 +140,8 @@ impl<S: State> RaftStateMachine<Types> for Machine<S> {
             batch.push(committed(entry));
             responders.push(responder);
         }
-        let is_little = batch.len() <= HERE_MAX && batch.iter().all(|entry| self.state.is_small(entry));
+        let is_little =
+            batch.len() <= self.pool.little() && batch.iter().all(|entry| self.state.is_small(entry));
         let apply = move |state: &S| {
             let results = state.apply(batch)?;
             answer(responders, results);

@@ -51,6 +51,12 @@ impl Pool {
         Ok(Self { threads: Mutex::new(running), lanes })
     }
 
+    /// So many small entries at once are better applied by whoever has them than by a thread here. With two processors that
+    /// are all there are: others have work too, and what is waited for is the sync.
+    pub(crate) fn little(&self) -> usize {
+        if self.lanes.len() <= 2 { 256 } else { 8 }
+    }
+
     /// Runs a job of a shard on its thread; the answer comes as soon as it is done.
     pub(crate) fn run<T: Send + 'static>(
         &self,
