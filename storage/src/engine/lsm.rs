@@ -17,7 +17,8 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use fjall::{
-    CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, PersistMode, Readable as _,
+    AbstractTree as _, CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
+    Readable as _,
 };
 
 use parking_lot::Mutex;
@@ -146,6 +147,13 @@ impl Lsm {
                 return (fresh, true);
             }
         }
+    }
+
+    pub(super) fn drop_files(&self, keyspace: &Keyspace, prefix: &[u8]) -> Result<()> {
+        let end = model::read::after_prefix(prefix);
+        let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let dropped = keyspace.tree.drop_range::<&[u8], _>((Bound::Included(prefix), end));
+        dropped.map_err(|error| self.failure("drop files", error.into()))
     }
 
     pub(super) fn ingest_from(

@@ -234,6 +234,15 @@ impl Engine {
         }
     }
 
+    /// Gives up the files in which all keys begin with `prefix`, without looking into them. What lies elsewhere stays, and may
+    /// be older than what was given up: this is for keys that nobody reads any more. Snapshots see what they saw.
+    pub fn drop_files(&self, keyspace: &Keyspace, prefix: &[u8]) -> Result<()> {
+        match (&self.0, &keyspace.0) {
+            (Backend::Lsm(lsm), KeyspaceOf::Lsm(keyspace)) => lsm.drop_files(keyspace, prefix),
+            (Backend::Memory(_) | Backend::Lsm(_), _) => Ok(()),
+        }
+    }
+
     /// Bytes on disk, journals counted; 0 in memory.
     pub fn disk_bytes(&self) -> Result<u64> {
         match &self.0 {

@@ -479,6 +479,50 @@ fn a_sweep_over_many_blocks_gives_what_a_range_gives() {
 }
 
 #[test]
+fn files_that_are_given_up_take_nothing_else_with_them_and_old_snapshots_keep_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = || Engine::open(folder.path(), &small()).expect("opened");
+    let engine = open();
+    let keyspace = engine.keyspace("k").expect("a keyspace");
+    let key = |family: u8, n: u32| [&[family], &n.to_be_bytes()[..]].concat();
+    let load = |family: u8| {
+        let fill = |put: &mut dyn FnMut(&[u8], &[u8]) -> crate::Result<()>| {
+            (0..20_000_u32).try_for_each(|n| put(&key(family, n), &[family; 100]))
+        };
+        engine.ingest_from(&keyspace, fill).expect("loaded");
+    };
+    for family in [1, 2, 3] {
+        load(family);
+    }
+    // A key of the middle one that lies in a file with others.
+    let mut batch = Batch::new();
+    for family in [1, 2, 3] {
+        batch.put(&keyspace, key(family, 7), b"newer".to_vec());
+    }
+    engine.commit(batch).expect("written");
+    engine.flush(&keyspace).expect("flushed");
+    let count = |snapshot: &Snapshot, family: u8| snapshot.prefix(&keyspace, &[family]).count();
+    let before = engine.snapshot();
+    let counts = |snapshot: &Snapshot| [1, 2, 3].map(|family| count(snapshot, family));
+    assert_eq!(counts(&before), [20_000; 3]);
+    engine.drop_files(&keyspace, &[2]).expect("given up");
+    assert_eq!(counts(&engine.snapshot()), [20_000, 1, 20_000]);
+    assert_eq!(counts(&before), [20_000; 3]);
+    engine.drop_files(&keyspace, &[2]).expect("nothing is left to give up");
+    drop(before);
+    let mut batch = Batch::new();
+    batch.put(&keyspace, key(2, 8), b"new".to_vec());
+    engine.commit(batch).expect("written");
+    assert_eq!(counts(&engine.snapshot()), [20_000, 2, 20_000]);
+    drop(keyspace);
+    drop(engine);
+    let engine = open();
+    let keyspace = engine.keyspace("k").expect("a keyspace");
+    let again = [1, 2, 3].map(|family: u8| engine.snapshot().prefix(&keyspace, &[family]).count());
+    assert_eq!(again, [20_000, 2, 20_000]);
+}
+
+#[test]
 fn a_sweep_beside_a_writer_that_flushes_sees_one_moment() {
     let folder = tempfile::tempdir().expect("a folder");
     let engine = Engine::open(folder.path(), &small()).expect("opened");

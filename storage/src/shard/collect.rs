@@ -1,7 +1,7 @@
 //! The collector: takes away what nobody sees any more — rows of a truncated storage, of a dropped table or index.
 //!
-//! Ids and generations are never used again, so each node does it in its own time, page by page, without the log; hashes
-//! leave out what waits for it.
+//! Ids and generations are never used again, so each node does it in its own time, without the log; hashes leave out what waits
+//! for it. Where there is much, the engine's files that hold nothing else go first, as they are; the rest goes page by page.
 
 use std::ops::Bound;
 
@@ -46,14 +46,14 @@ impl Shard {
         let (record, _) = first?.into_bytes();
         let dead = parse(&record).ok_or_else(|| Error::damaged("a record for the collector"))?;
         let from = std::mem::take(&mut *passed);
-        let mut page = Page { snapshot, from, keys: Vec::new(), last: Bytes::new() };
-        let done = match &dead {
-            Dead::Storage(partition, table, generation) => {
-                self.storage_keys(&mut page, partition, *table, Some(*generation))?
+        let is_first = from.is_empty();
+        let (mut page, mut done) = self.page(&dead, snapshot, from)?;
+        if is_first && !done {
+            for prefix in self.prefixes(&dead, &page.snapshot)? {
+                self.0.engine.drop_files(&self.0.keyspace, &prefix)?;
             }
-            Dead::Table(table) => self.table_keys(&mut page, *table)?,
-            Dead::Index(table, index) => self.index_keys(&mut page, *table, *index)?,
-        };
+            (page, done) = self.page(&dead, self.0.engine.snapshot(), Bytes::new())?;
+        }
         // A pass that began behind what was taken away before is followed by one from the start, which ends it.
         let is_whole = page.from.is_empty();
         if done && is_whole {
@@ -69,6 +69,51 @@ impl Shard {
             *passed = page.last;
         }
         Ok(count + usize::from(done && !is_whole))
+    }
+
+    /// The next keys of something dead, and whether they are the last.
+    fn page(&self, dead: &Dead, snapshot: Snapshot, from: Bytes) -> Result<(Page, bool)> {
+        let mut page = Page { snapshot, from, keys: Vec::new(), last: Bytes::new() };
+        let done = match dead {
+            Dead::Storage(partition, table, generation) => {
+                self.storage_keys(&mut page, partition, *table, Some(*generation))?
+            }
+            Dead::Table(table) => self.table_keys(&mut page, *table)?,
+            Dead::Index(table, index) => self.index_keys(&mut page, *table, *index)?,
+        };
+        Ok((page, done))
+    }
+
+    /// What all keys of something dead begin with, but for its records.
+    fn prefixes(&self, dead: &Dead, snapshot: &Snapshot) -> Result<Vec<Vec<u8>>> {
+        let mut all = Vec::new();
+        match dead {
+            Dead::Storage(partition, table, generation) => {
+                all.extend(storage_prefixes(partition, *table, Some(*generation)));
+            }
+            Dead::Table(table) => {
+                for (partition, _) in self.listed(snapshot, *table)? {
+                    all.extend(storage_prefixes(&partition, *table, None));
+                }
+            }
+            Dead::Index(table, index) => {
+                for (partition, _) in self.listed(snapshot, *table)? {
+                    all.extend(self.index_prefixes(&partition, *table, *index, snapshot)?);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn index_prefixes(
+        &self,
+        partition: &PartitionId,
+        table: TableId,
+        index: IndexId,
+        snapshot: &Snapshot,
+    ) -> Result<[Vec<u8>; 2]> {
+        let generation = self.storage_generation(partition, table, snapshot)?;
+        Ok([false, true].map(|unique| keyspace::index_prefix(partition, table, generation, index, unique)))
     }
 
     /// Adds keys with a prefix until there are enough; answers whether those were all.
@@ -101,15 +146,7 @@ impl Shard {
         table: TableId,
         generation: Option<Revision>,
     ) -> Result<bool> {
-        for family in [family::ROW, family::INDEX, family::UNIQUE] {
-            let prefix = match generation {
-                Some(generation) => keyspace::index_family_prefix(partition, table, generation, family),
-                None => {
-                    let mut prefix = keyspace::family_prefix(partition, family);
-                    prefix.extend_from_slice(&table.0.to_be_bytes());
-                    prefix
-                }
-            };
+        for prefix in storage_prefixes(partition, table, generation) {
             if !self.take(page, &prefix)? {
                 return Ok(false);
             }
@@ -136,9 +173,7 @@ impl Shard {
 
     fn index_keys(&self, page: &mut Page, table: TableId, index: IndexId) -> Result<bool> {
         for (partition, _) in self.listed(&page.snapshot, table)? {
-            let generation = self.storage_generation(&partition, table, &page.snapshot)?;
-            for unique in [false, true] {
-                let prefix = keyspace::index_prefix(&partition, table, generation, index, unique);
+            for prefix in self.index_prefixes(&partition, table, index, &page.snapshot)? {
                 if !self.take(page, &prefix)? {
                     return Ok(false);
                 }
@@ -160,6 +195,18 @@ impl Shard {
         }
         Ok(found)
     }
+}
+
+/// What the keys of one generation of a table's storage begin with, or those of all generations.
+fn storage_prefixes(partition: &PartitionId, table: TableId, generation: Option<Revision>) -> [Vec<u8>; 3] {
+    [family::ROW, family::INDEX, family::UNIQUE].map(|family| match generation {
+        Some(generation) => keyspace::index_family_prefix(partition, table, generation, family),
+        None => {
+            let mut prefix = keyspace::family_prefix(partition, family);
+            prefix.extend_from_slice(&table.0.to_be_bytes());
+            prefix
+        }
+    })
 }
 
 fn parse(record: &[u8]) -> Option<Dead> {
