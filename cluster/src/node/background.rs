@@ -28,8 +28,11 @@ use crate::{
 /// How often the size of the log is looked at between checkpoints.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// How often it is looked whether there are rows that nobody sees.
+const COLLECT_EVERY: Duration = Duration::from_millis(250);
+
 /// For how long rows that nobody sees are taken away at each look, per shard.
-const COLLECT_MAX: Duration = Duration::from_millis(200);
+const COLLECT_MAX: Duration = Duration::from_millis(50);
 
 /// What the background tasks work on.
 #[derive(Clone)]
@@ -82,21 +85,38 @@ pub(super) async fn sweeps(work: Work, every: Duration, mut stop: watch::Receive
                 Ok(done) => debug!(shard = %owner.shard(), done, "due records are done"),
                 Err(error) => debug!(shard = %owner.shard(), %error, "sweep failed; it is tried again"),
             }
-            let until = work.timer.now() + COLLECT_MAX;
-            loop {
-                let collecting = owner.clone();
-                match work.timer.blocking(move || collecting.state().collect()).await {
-                    Ok(Ok(0)) | Err(_) => break,
-                    Ok(Ok(_)) if work.timer.now() < until && !*stop.borrow() => {}
-                    Ok(Ok(_)) => break,
-                    Ok(Err(error)) => {
-                        warn!(shard = %owner.shard(), %error, "rows nobody sees could not be collected");
-                        break;
-                    }
-                }
+        }
+    }
+}
+
+/// Takes away what nobody sees any more, until it is stopped: soon after it came about, before it is compacted for nothing.
+pub(super) async fn collections(work: Work, mut stop: watch::Receiver<bool>) {
+    let mut rest = vec![false; work.owners.len()];
+    while sleep(&work.timer, COLLECT_EVERY, &mut stop).await {
+        for (owner, is_due) in work.owners.iter().zip(&mut rest) {
+            *is_due |= owner.state().take_buried();
+            if *is_due {
+                *is_due = collect(&work, owner, &stop).await;
             }
         }
     }
+}
+
+/// One shard's turn; answers whether something is left.
+async fn collect(work: &Work, owner: &Arc<Owner>, stop: &watch::Receiver<bool>) -> bool {
+    let until = work.timer.now() + COLLECT_MAX;
+    while !*stop.borrow() && work.timer.now() < until {
+        let collecting = owner.clone();
+        match work.timer.blocking(move || collecting.state().collect()).await {
+            Ok(Ok(0)) | Err(_) => return false,
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => {
+                warn!(shard = %owner.shard(), %error, "rows nobody sees could not be collected");
+                return true;
+            }
+        }
+    }
+    true
 }
 
 /// Waits for the next tick; false when it is time to end.

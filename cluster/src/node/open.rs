@@ -150,6 +150,7 @@ impl Opening {
             keep_entries: self.options.keep_entries,
         };
         tasks.push(runtime.spawn(background::checkpoints(work.clone(), pace, stopped.clone())));
+        tasks.push(runtime.spawn(background::collections(work.clone(), stopped.clone())));
         tasks.push(runtime.spawn(background::sweeps(work, self.options.sweep_every, stopped)));
         Ok(self.assemble(control, map, owners, tasks, stop))
     }

@@ -18,7 +18,7 @@ use model::{
 
 use super::{
     Backfilled, Compiled, Entry, EntryOutcome, Inner, Live, Payload, REMEMBERED_MAX, Remembered, Shard,
-    Tables, identity::Judged, load::Staged, overlay::Overlay,
+    Tables, identity::Judged, load::Staged, overlay::Overlay, switched::Found,
 };
 use crate::{
     codec::{
@@ -98,6 +98,7 @@ fn apply_group(
         counters: HashMap::new(),
         partitions: HashMap::new(),
         switches: Vec::new(),
+        buries: false,
     };
     let mut outcomes = Vec::with_capacity(entries.len());
     for entry in entries {
@@ -119,6 +120,8 @@ pub(super) struct Group<'a> {
     partitions: HashMap<Bytes, PartitionState>,
     /// Generations that the batch makes those of their tables.
     pub(super) switches: Vec<(TableId, PartitionId, Revision)>,
+    /// There is something new for the collector.
+    buries: bool,
 }
 
 impl Group<'_> {
@@ -232,6 +235,7 @@ impl Group<'_> {
     }
 
     fn descriptors(&mut self, descriptors: &Descriptors) {
+        let mut dead = Vec::new();
         let tables = Arc::make_mut(&mut self.tables);
         for held in &descriptors.tables {
             let id = held.table.id;
@@ -243,7 +247,7 @@ impl Group<'_> {
             if let Some(known) = tables.tables.get(&id) {
                 for index in known.indexes() {
                     if compiled.find_index(index.id).is_none() {
-                        self.overlay.put(keyspace::dead_index_key(id, index.id), Bytes::new());
+                        dead.push(keyspace::dead_index_key(id, index.id));
                     }
                 }
             }
@@ -259,13 +263,16 @@ impl Group<'_> {
         for id in &descriptors.dropped_tables {
             let key = keyspace::meta_number_key(meta::TABLE, id.0);
             self.overlay.delete(Bytes::copy_from_slice(&key));
-            self.overlay.put(keyspace::dead_table_key(*id), Bytes::new());
+            dead.push(keyspace::dead_table_key(*id));
             tables.tables.remove(id);
         }
         for id in &descriptors.dropped_sequences {
             let key = keyspace::meta_number_key(meta::SEQUENCE, id.0);
             self.overlay.delete(Bytes::copy_from_slice(&key));
             tables.sequences.remove(id);
+        }
+        for record in dead {
+            self.bury(record);
         }
         self.tables_changed = true;
     }
@@ -314,13 +321,28 @@ impl Group<'_> {
 
     /// The generation of a table's storage as the group sees it.
     pub(super) fn generation(&self, partition: &PartitionId, table: TableId) -> Result<Revision> {
-        if !self.shard.switched.contains(table) {
-            return Ok(Revision(0));
+        let own = self.switches.iter().rev().find(|(switched, of, _)| *switched == table && of == partition);
+        if let Some((_, _, generation)) = own {
+            return Ok(*generation);
         }
-        match self.overlay.get(&keyspace::storage_key(partition, table))? {
-            Some(bytes) => Ok(state::decode_revision(&bytes)?),
-            None => Ok(Revision(0)),
+        // Nobody else switches: what is settled is what there is.
+        let switched = &self.shard.switched;
+        let settled = switched.settled();
+        if let Found::Known(generation) = switched.find(partition, table, settled) {
+            return Ok(generation);
         }
+        let generation = match self.overlay.get(&keyspace::storage_key(partition, table))? {
+            Some(bytes) => state::decode_revision(&bytes)?,
+            None => Revision(0),
+        };
+        switched.learn(partition, table, generation, settled);
+        Ok(generation)
+    }
+
+    /// Notes that nobody will see something any more.
+    pub(super) fn bury(&mut self, record: Vec<u8>) {
+        self.overlay.put(record, Bytes::new());
+        self.buries = true;
     }
 
     /// The counters of a table in a partition; written once, when the group ends. The first use makes the partition one
@@ -435,6 +457,9 @@ impl Group<'_> {
             self.shard.switched.begin();
             self.shard.engine.commit(batch)?;
             self.shard.switched.settle(self.switches);
+        }
+        if self.buries {
+            self.shard.buried.store(true, Ordering::Release);
         }
         cut::point("apply.committed");
         remember(&mut self.remembered.counters, self.counters);

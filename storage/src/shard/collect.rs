@@ -3,7 +3,7 @@
 //! Ids and generations are never used again, so each node does it in its own time, without the log; hashes leave out what waits
 //! for it. Where there is much, the engine's files that hold nothing else go first, as they are; the rest goes page by page.
 
-use std::ops::Bound;
+use std::{ops::Bound, sync::atomic::Ordering};
 
 use bytes::Bytes;
 use model::id::{IndexId, PartitionId, Revision, TableId};
@@ -36,6 +36,11 @@ struct Page {
 }
 
 impl Shard {
+    /// Whether there may be something to collect that was not there when this was asked before.
+    pub fn take_buried(&self) -> bool {
+        self.0.buried.swap(false, Ordering::AcqRel)
+    }
+
     /// Takes away up to 2,000 keys that nobody sees any more; answers how many. 0 means that there is nothing left to do.
     pub fn collect(&self) -> Result<usize> {
         let mut passed = self.0.collected.lock();

@@ -532,7 +532,7 @@ impl Work<'_, '_> {
             self.group.overlay.put(Bytes::copy_from_slice(&key), Bytes::new());
             let generation = state::revision_to_bytes(self.revision);
             self.group.overlay.put(keyspace::storage_key(partition, table), generation);
-            self.group.overlay.put(keyspace::dead_storage_key(partition, table, old), Bytes::new());
+            self.group.bury(keyspace::dead_storage_key(partition, table, old));
             let revision = self.revision;
             let counters = self.group.counters(partition, table)?;
             (counters.rows, counters.bytes, counters.last_write) = (0, 0, revision);

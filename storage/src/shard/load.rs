@@ -38,6 +38,12 @@ use crate::{
 /// Fewer bytes than this are not worth files of their own.
 const BULK_BYTES_MIN: usize = 1 << 20;
 
+/// Each of the pieces that are written side by side has so many bytes at least.
+const PIECE_BYTES_MIN: usize = 8 << 20;
+
+/// And there are not more of them.
+const PIECES_MAX: usize = 4;
+
 /// The parts of a load.
 pub(super) struct Staged {
     pub(super) table: TableId,
@@ -52,13 +58,17 @@ impl Staged {
 
     /// The rows as they came, each with the part that it lies in.
     pub(super) fn rows(&self) -> impl Iterator<Item = Result<(&Bytes, &[u8], &[u8])>> {
-        self.parts.iter().flat_map(|part| {
-            RowsIter::new(part).map(move |row| {
-                let (key, row) = row.map_err(|_| Error::damaged("a part of a load"))?;
-                Ok((part, key, row))
-            })
-        })
+        rows_of(&self.parts)
     }
+}
+
+fn rows_of(parts: &[Bytes]) -> impl Iterator<Item = Result<(&Bytes, &[u8], &[u8])>> {
+    parts.iter().flat_map(|part| {
+        RowsIter::new(part).map(move |row| {
+            let (key, row) = row.map_err(|_| Error::damaged("a part of a load"))?;
+            Ok((part, key, row))
+        })
+    })
 }
 
 impl Group<'_> {
@@ -173,7 +183,7 @@ impl<'a> Bulk<'a> {
         Ok(Self { target, rows, bytes, order, entries })
     }
 
-    /// Writes the rows with their revision and time, and the entries of indexes.
+    /// Writes the rows with their revision and time, and the entries of indexes: in pieces of the keys' order, side by side.
     pub(super) fn write(
         &self,
         engine: &Engine,
@@ -182,34 +192,62 @@ impl<'a> Bulk<'a> {
         revision: Revision,
         wall: Timestamp,
     ) -> Result<()> {
-        engine.ingest_from(keyspace, |put| {
-            let (mut full, mut stamped) = (prefix.to_vec(), Vec::new());
-            let mut put_row = |key: &[u8], row: &[u8]| {
-                full.truncate(prefix.len());
-                full.extend_from_slice(key);
-                stamped.clear();
-                stamped.extend_from_slice(row);
-                row::set_revision(&mut stamped, revision.0);
-                row::set_updated_at(&mut stamped, wall.micros());
-                put(&full, &stamped)
-            };
-            match &self.order {
-                Order::AsTheyCame(staged) => {
-                    for row in staged.rows() {
-                        let (_, key, row) = row?;
-                        put_row(key, row)?;
-                    }
-                }
-                Order::Sorted(sorted) => {
-                    for (key, row) in sorted {
-                        put_row(key, row)?;
-                    }
-                }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let pieces = (self.bytes as usize / PIECE_BYTES_MIN).clamp(1, processors.min(PIECES_MAX));
+        let put_entries = || {
+            if self.entries.is_empty() {
+                return Ok(());
             }
-            for (key, value) in &self.entries {
-                put(key, value)?;
+            engine
+                .ingest_from(keyspace, |put| self.entries.iter().try_for_each(|(key, value)| put(key, value)))
+        };
+        let put_rows = |piece: usize| {
+            engine.ingest_from(keyspace, |put| {
+                let (mut full, mut stamped) = (prefix.to_vec(), Vec::new());
+                self.order.piece(piece, pieces, |key, row| {
+                    full.truncate(prefix.len());
+                    full.extend_from_slice(key);
+                    stamped.clear();
+                    stamped.extend_from_slice(row);
+                    row::set_revision(&mut stamped, revision.0);
+                    row::set_updated_at(&mut stamped, wall.micros());
+                    put(&full, &stamped)
+                })
+            })
+        };
+        std::thread::scope(|scope| {
+            let put_rows = &put_rows;
+            let others: Vec<_> = (1..pieces).map(|piece| scope.spawn(move || put_rows(piece))).collect();
+            let mut done = put_rows(0).and_then(|()| put_entries());
+            for other in others {
+                // A panic of one is a panic of all.
+                done = done.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             }
-            Ok(())
+            done
         })
+    }
+}
+
+impl Order<'_> {
+    /// Gives the rows of one of so many pieces, in order.
+    fn piece(
+        &self,
+        piece: usize,
+        pieces: usize,
+        mut give: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let range = |length: usize| length * piece / pieces..length * (piece + 1) / pieces;
+        match self {
+            Self::AsTheyCame(staged) => {
+                for row in rows_of(&staged.parts[range(staged.parts.len())]) {
+                    let (_, key, row) = row?;
+                    give(key, row)?;
+                }
+                Ok(())
+            }
+            Self::Sorted(sorted) => {
+                sorted[range(sorted.len())].iter().try_for_each(|(key, row)| give(key, row))
+            }
+        }
     }
 }

@@ -33,7 +33,7 @@ mod tests;
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use bytes::Bytes;
@@ -83,6 +83,8 @@ struct Inner {
     seen: Mutex<Option<(u64, Revision)>>,
     /// The key up to which the collector has taken away what it is at; empty at the start of a pass.
     collected: Mutex<Bytes>,
+    /// There may be something for the collector.
+    buried: AtomicBool,
     switched: Switched,
     quarantine: Mutex<Option<String>>,
 }
@@ -226,6 +228,7 @@ impl Shard {
             descriptors: RwLock::new(Arc::new(tables)),
             seen: Mutex::default(),
             collected: Mutex::default(),
+            buried: AtomicBool::new(true),
             switched: Switched::new(switched),
             quarantine: Mutex::new(None),
         })))
