@@ -198,8 +198,10 @@ pub const KEYS: &[Key] = &[
     Key {
         name: "memory.memtable_bytes",
         help: "what a shard holds in memory before it is written to a table",
-        set: |c, text| read_size_between(text, 1 << 20, 1 << 30).map(|bytes| c.pace.memtable_bytes = bytes),
-        get: |c| show_size(c.pace.memtable_bytes),
+        set: |c, text| {
+            read_size_between(text, 1 << 20, 1 << 30).map(|bytes| c.pace.memtable_bytes = Some(bytes))
+        },
+        get: |c| show_size(c.pace.memtable_bytes.unwrap_or(c.memory.memtable_bytes())),
     },
     Key {
         name: "memory.limit",
