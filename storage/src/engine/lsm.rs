@@ -18,7 +18,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use fjall::{
     AbstractTree as _, CompressionType, Database, KeyspaceCreateOptions, KvSeparationOptions, PersistMode,
-    Readable as _,
+    Readable as _, config::PinningPolicy,
 };
 
 use parking_lot::Mutex;
@@ -67,9 +67,12 @@ impl Lsm {
 
     pub(super) fn keyspace(&self, name: &str) -> Result<Keyspace> {
         let options = || {
-            KeyspaceCreateOptions::default().max_memtable_size(self.memtable_bytes_max).with_kv_separation(
-                Some(KvSeparationOptions::default().separation_threshold(self.separate_bytes_min)),
-            )
+            let separation = KvSeparationOptions::default().separation_threshold(self.separate_bytes_min);
+            // The upper two levels are asked for every key: their filters stay in memory, as their indexes do.
+            KeyspaceCreateOptions::default()
+                .max_memtable_size(self.memtable_bytes_max)
+                .filter_block_pinning_policy(PinningPolicy::new([true, true, false]))
+                .with_kv_separation(Some(separation))
         };
         let is_new = !self.database.keyspace_exists(name);
         let keyspace =

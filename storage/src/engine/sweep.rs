@@ -120,7 +120,28 @@ fn sources(
         }
     }
     // The same memtable before and after: none was sealed in between, so that nothing has gone from it into tables.
-    Arc::ptr_eq(&memtable, &active()).then_some((memtable, runs))
+    Arc::ptr_eq(&memtable, &active()).then(|| (memtable, joined(runs)))
+}
+
+/// Makes one run of those that follow each other, as the pieces of a load do: what is one run needs no merging.
+fn joined(mut runs: Vec<Vec<Table>>) -> Vec<Vec<Table>> {
+    fn range(table: Option<&Table>) -> Option<&lsm_tree::KeyRange> {
+        table.map(|table| &table.metadata.key_range)
+    }
+    runs.sort_by(|a, b| {
+        let first = |run: &[Table]| range(run.first()).map(|range| range.min().clone());
+        first(a).cmp(&first(b))
+    });
+    let mut joined: Vec<Vec<Table>> = Vec::with_capacity(runs.len());
+    for run in runs {
+        let first = range(run.first()).map(|range| range.min());
+        let ends_before = |known: &&mut Vec<Table>| range(known.last()).map(|range| range.max()) < first;
+        match joined.iter_mut().find(ends_before) {
+            Some(known) => known.extend(run),
+            None => joined.push(run),
+        }
+    }
+    joined
 }
 
 /// One version of a pair.

@@ -505,6 +505,12 @@ fn files_that_are_given_up_take_nothing_else_with_them_and_old_snapshots_keep_th
     let before = engine.snapshot();
     let counts = |snapshot: &Snapshot| [1, 2, 3].map(|family| count(snapshot, family));
     assert_eq!(counts(&before), [20_000; 3]);
+    // The loads follow each other, and are swept as one.
+    let now = engine.snapshot_of(&keyspace);
+    for from in [vec![], key(1, 19_990), key(2, 7), key(3, 19_999)] {
+        assert!(swept(&now, &keyspace, &from, None) == ranged(&now, &keyspace, &from, None));
+    }
+    drop(now);
     engine.drop_files(&keyspace, &[2]).expect("given up");
     assert_eq!(counts(&engine.snapshot()), [20_000, 1, 20_000]);
     assert_eq!(counts(&before), [20_000; 3]);
