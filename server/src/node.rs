@@ -284,7 +284,7 @@ fn node_options(
     options.keep_entries = config.pace.keep_entries;
     options.checkpoint_every = config.pace.checkpoint_every;
     options.checkpoint_bytes = config.pace.checkpoint_bytes;
-    options.engine.memtable_bytes_max = config.pace.memtable_bytes.unwrap_or(config.memory.memtable_bytes());
+    options.engine.memtable_bytes_max = config.pace.memtable_bytes;
     options.log.priority = match config.log_priority {
         LogPriority::Auto => storage::log::Priority::Auto,
         LogPriority::Normal => storage::log::Priority::Normal,

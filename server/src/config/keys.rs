@@ -197,13 +197,9 @@ pub const KEYS: &[Key] = &[
     },
     Key {
         name: "memory.memtable_bytes",
-        help: "what a shard holds in memory before it is written to a table: auto (1/128 of memory.limit) or a size",
-        set: |c, text| {
-            c.pace.memtable_bytes =
-                if text == "auto" { None } else { Some(read_size_between(text, 1 << 20, 1 << 30)?) };
-            Ok(())
-        },
-        get: |c| c.pace.memtable_bytes.map_or_else(|| "auto".to_owned(), show_size),
+        help: "what a shard holds in memory before it is written to a table",
+        set: |c, text| read_size_between(text, 1 << 20, 1 << 30).map(|bytes| c.pace.memtable_bytes = bytes),
+        get: |c| show_size(c.pace.memtable_bytes),
     },
     Key {
         name: "memory.limit",

@@ -60,7 +60,7 @@ pub struct Pace {
     /// A checkpoint is made after this much was logged.
     pub checkpoint_bytes: u64,
     /// What a shard holds in memory before it is written to a table.
-    pub memtable_bytes: Option<u64>,
+    pub memtable_bytes: u64,
 }
 
 /// The SQL door.
@@ -145,12 +145,6 @@ impl Memory {
         self.limit / 10
     }
 
-    /// What a shard gathers in memory before it writes it to the engine's files, if nothing is said: 1/128, from 16 to 64 MiB.
-    /// The more it is, the less often what is there already is written again.
-    pub fn memtable_bytes(self) -> u64 {
-        (self.limit / 128).clamp(16 << 20, 64 << 20)
-    }
-
     /// What the engine's block cache may hold: 10 %, at most 8 GiB.
     pub fn cache_bytes_max(self) -> u64 {
         (self.limit / 10).min(8 << 30)
@@ -188,7 +182,7 @@ impl Default for Config {
                 keep_entries: 10_000,
                 checkpoint_every: Duration::from_secs(30),
                 checkpoint_bytes: 256 << 20,
-                memtable_bytes: None,
+                memtable_bytes: 16 << 20,
             },
         }
     }
