@@ -11,7 +11,10 @@ use std::fmt;
 
 use model::id::{Point, ShardId};
 
-use super::range::{POINTS, Range, clockwise};
+use super::{
+    boundaries::Boundaries,
+    range::{POINTS, Range},
+};
 
 /// The control group's shard: it lies outside the ring.
 pub const CONTROL: ShardId = ShardId(0);
@@ -19,14 +22,7 @@ pub const CONTROL: ShardId = ShardId(0);
 /// Which shard each point belongs to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Map {
-    /// By end of its range, ascending; each begins after the end of the one before, the first after that of the last.
-    boundaries: Vec<Boundary>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Boundary {
-    end: Point,
-    shard: ShardId,
+    boundaries: Boundaries<ShardId>,
 }
 
 /// Why ranges are no shard map.
@@ -64,47 +60,42 @@ impl Map {
             _ => return Err(Fault::TooMany(shards)),
         }
         let end = |number: u32| Point((POINTS * u64::from(number) / u64::from(shards) - 1) as u32);
-        let boundaries =
-            (1..=shards).map(|number| Boundary { end: end(number), shard: ShardId(number) }).collect();
-        Ok(Self { boundaries })
+        let boundaries = (1..=shards).map(|number| (end(number), ShardId(number)));
+        Boundaries::by_end(boundaries).map(|boundaries| Self { boundaries }).ok_or(Fault::NoPartition)
     }
 
     /// A map of the given ranges, which must cover the ring once.
     pub fn new(ranges: impl IntoIterator<Item = (ShardId, Range)>) -> Result<Self, Fault> {
-        let mut boundaries = Vec::new();
+        let mut ends = Vec::new();
         let mut total = 0;
         for (shard, range) in ranges {
             match range {
                 Range::Empty => continue,
-                Range::Full => boundaries.push(Boundary { end: Point(u32::MAX), shard }),
-                Range::Arc(arc) => boundaries.push(Boundary { end: arc.end(), shard }),
+                Range::Full => ends.push((Point(u32::MAX), shard)),
+                Range::Arc(arc) => ends.push((arc.end(), shard)),
             }
             total += range.size();
         }
-        if boundaries.is_empty() {
+        if ends.is_empty() {
             return Err(Fault::NoShards);
         }
-        boundaries.sort_by_key(|boundary| boundary.end);
-        let map = Self { boundaries };
-        let distinct = map.boundaries.windows(2).all(|pair| pair[0].end < pair[1].end);
-        let covered: u64 = (0..map.boundaries.len()).map(|place| map.range_at(place).size()).sum();
-        if distinct && total == POINTS && covered == POINTS { Ok(map) } else { Err(Fault::NoPartition) }
+        let boundaries = Boundaries::by_end(ends).ok_or(Fault::NoPartition)?;
+        if total == POINTS { Ok(Self { boundaries }) } else { Err(Fault::NoPartition) }
     }
 
     /// The shard of a point.
     pub fn shard_of(&self, point: Point) -> ShardId {
-        self.boundaries[self.place_of(point)].shard
+        self.boundaries.get(self.place_of(point)).0
     }
 
     /// The place of a point's shard in the order of [`Map::shards`].
     pub fn place_of(&self, point: Point) -> usize {
-        let place = self.boundaries.partition_point(|boundary| boundary.end < point);
-        if place == self.boundaries.len() { 0 } else { place }
+        self.boundaries.place_of(point)
     }
 
     /// All shards with their ranges, in ring order.
     pub fn shards(&self) -> impl Iterator<Item = (ShardId, Range)> {
-        (0..self.boundaries.len()).map(|place| (self.boundaries[place].shard, self.range_at(place)))
+        self.boundaries.iter()
     }
 
     /// How many shards there are.
@@ -119,28 +110,8 @@ impl Map {
 
     /// Calls `visit` once for each shard that has a point of `range`, with the shard's whole range, clockwise from the
     /// range's start.
-    pub fn visit(&self, range: Range, mut visit: impl FnMut(ShardId, Range)) {
-        let (start, len) = match range {
-            Range::Empty => return,
-            Range::Full => (Point(u32::MAX), POINTS),
-            Range::Arc(arc) => (arc.start(), range.size()),
-        };
-        // The first point of the range, not its exclusive start, says who is first.
-        let first = self.place_of(Point(start.0.wrapping_add(1)));
-        for step in 0..self.boundaries.len() {
-            let place = (first + step) % self.boundaries.len();
-            let boundary = self.boundaries[place];
-            visit(boundary.shard, self.range_at(place));
-            let walked = clockwise(start, boundary.end);
-            if walked == 0 || walked >= len {
-                return;
-            }
-        }
-    }
-
-    fn range_at(&self, place: usize) -> Range {
-        let before = if place == 0 { self.boundaries.len() - 1 } else { place - 1 };
-        Range::between(self.boundaries[before].end, self.boundaries[place].end)
+    pub fn visit(&self, range: Range, visit: impl FnMut(ShardId, Range)) {
+        self.boundaries.visit(range, visit);
     }
 }
 
@@ -187,10 +158,8 @@ mod tests {
     fn maps() -> impl Strategy<Value = Map> {
         prop::collection::btree_set(prop_oneof![0u32..6, (u32::MAX - 5)..=u32::MAX, any::<u32>()], 1..9)
             .prop_map(|ends| {
-                let shards = (1..).map(ShardId);
-                let boundaries =
-                    ends.into_iter().zip(shards).map(|(end, shard)| Boundary { end: Point(end), shard });
-                Map { boundaries: boundaries.collect() }
+                let boundaries = ends.into_iter().map(Point).zip((1..).map(ShardId));
+                Map { boundaries: Boundaries::by_end(boundaries).unwrap() }
             })
     }
 

@@ -7,12 +7,18 @@
 //!
 //! Not here: who owns a range (`ring::map`).
 
-use std::fmt;
+use std::{
+    fmt,
+    num::{NonZeroU32, NonZeroU64},
+};
 
 use model::id::Point;
 
 /// How many points the ring has.
 pub const POINTS: u64 = 1 << 32;
+
+/// How many bytes a range takes.
+pub const RANGE_BYTES: usize = 9;
 
 /// A contiguous part of the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -110,6 +116,54 @@ impl Range {
     /// The points of this one that `other` does not have.
     pub fn difference(self, other: Self) -> Pieces {
         self.intersections(other.complement())
+    }
+
+    /// The range in `count` parts that follow each other clockwise, cover it exactly and differ by at most one point in
+    /// size; fewer if it has fewer points, none if it is empty. The full ring is cut from point 0 on.
+    pub fn divide(self, count: u32) -> impl Iterator<Item = Self> {
+        let start = match self {
+            Self::Empty | Self::Full => Point(u32::MAX),
+            Self::Arc(arc) => arc.start,
+        };
+        let size = self.size();
+        let count = u64::from(count).min(size);
+        // Products stay below 2^64: both factors are at most 2^32 and the count is below it.
+        let at = move |number: u64| Point(start.0.wrapping_add((size * number / count) as u32));
+        (0..count)
+            .map(move |number| if count == 1 { self } else { Self::between(at(number), at(number + 1)) })
+    }
+
+    /// The range in parts of at most `size_max` points, or as many as `count_max` allows, as even as [`Range::divide`]
+    /// makes them: what one question to a peer is about.
+    pub fn batches(self, size_max: NonZeroU64, count_max: NonZeroU32) -> impl Iterator<Item = Self> {
+        let wanted = self.size().div_ceil(size_max.get()).min(u64::from(count_max.get()));
+        self.divide(wanted as u32)
+    }
+
+    /// Nine bytes that [`Range::decode`] reads again: the case, then exclusive start and inclusive end.
+    pub fn encode(self) -> [u8; RANGE_BYTES] {
+        let (case, start, end) = match self {
+            Self::Empty => (0, Point(0), Point(0)),
+            Self::Full => (1, Point(0), Point(0)),
+            Self::Arc(Arc { start, end }) => (2, start, end),
+        };
+        let mut bytes = [0; RANGE_BYTES];
+        bytes[0] = case;
+        bytes[1..5].copy_from_slice(&start.0.to_be_bytes());
+        bytes[5..].copy_from_slice(&end.0.to_be_bytes());
+        bytes
+    }
+
+    /// The range of these bytes; none if they are no range's.
+    pub fn decode(bytes: [u8; RANGE_BYTES]) -> Option<Self> {
+        let [case, a, b, c, d, e, f, g, h] = bytes;
+        let (start, end) = (Point(u32::from_be_bytes([a, b, c, d])), Point(u32::from_be_bytes([e, f, g, h])));
+        match case {
+            0 if start.0 == 0 && end.0 == 0 => Some(Self::Empty),
+            1 if start.0 == 0 && end.0 == 0 => Some(Self::Full),
+            2 if start != end => Some(Self::Arc(Arc { start, end })),
+            _ => None,
+        }
     }
 
     /// The same points as at most two inclusive spans of numbers, in order: what a key range is made of.
