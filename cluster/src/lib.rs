@@ -23,13 +23,15 @@ pub mod admission;
 pub mod bench;
 mod catalog;
 mod error;
+pub mod gate;
 mod node;
 mod options;
 mod owner;
 mod raft;
 pub mod ring;
 mod router;
-mod view;
+mod sync;
+pub mod view;
 
 pub use error::{Error, Result};
 pub use node::{Node, ShardStats, Stats};

@@ -13,7 +13,7 @@ use std::{
 };
 
 use futures::future::try_join_all;
-use model::id::{NodeId, ShardId, ViewId};
+use model::id::{NodeId, ShardId};
 use parking_lot::Mutex;
 use storage::{
     catalog::CONTROL,
@@ -37,13 +37,14 @@ use super::{
 };
 use crate::{
     Error, Options, Result,
-    admission::Admission,
+    admission::{self, Admission, Bounds, Lot, Parking},
+    gate::RangeMap,
     options::SEGMENT_BYTES_MIN,
     owner::{self, Claimant, Owner},
     raft::{self, Consensus, Control, ControlReplica, Group, Pool, Replica, Runtime, Status, Timer},
-    ring::{Map, Range},
+    ring::Map,
     router::{Inner, Router},
-    view,
+    view::{self, Horizon},
 };
 
 /// Apply threads, if nothing is said.
@@ -242,19 +243,36 @@ impl Opening {
         map: &Map,
         control: &Arc<Control>,
     ) -> Result<(Vec<Arc<Owner>>, Vec<JoinHandle<()>>)> {
-        let shards = map.shards().map(|(shard, range)| self.open_shard(shard, range, control));
+        // The node's one view, which nobody changes; gates and waiters there are none until it does.
+        let (horizon, lot) = (Horizon::fixed(view::FIRST), Lot::new(Bounds::NODE));
+        let admission = |shard, range| {
+            let parts = admission::Parts {
+                horizon: horizon.clone(),
+                gates: RangeMap::new(),
+                parking: Parking::new(Bounds::UNIT, lot.clone()),
+                clock: self.timer.clock().clone(),
+            };
+            Admission::closed(shard, range, parts)
+        };
+        let shards =
+            map.shards().map(|(shard, range)| self.open_shard(shard, admission(shard, range), control));
         let owners = try_join_all(shards).await?;
-        let tasks = owners.iter().map(|owner| self.drive(owner.clone(), view::FIRST)).collect();
+        let tasks = owners.iter().map(|owner| self.drive(owner.clone())).collect();
         Ok((owners, tasks))
     }
 
-    async fn open_shard(&self, shard: ShardId, range: Range, control: &Arc<Control>) -> Result<Arc<Owner>> {
+    async fn open_shard(
+        &self,
+        shard: ShardId,
+        admission: Arc<Admission>,
+        control: &Arc<Control>,
+    ) -> Result<Arc<Owner>> {
         let state = self.groups.get(&GroupId(shard.0));
         let replica = Arc::new(Replica::open(&self.engine, &self.log, shard, state)?);
         compare(shard, replica.shard().applied_index(), state)?;
         let group = Group::start(&self.runtime, self.parts(shard, replica.clone())).await?;
         Ok(Owner::new(owner::Parts {
-            admission: Admission::closed(shard, range),
+            admission,
             timer: self.timer.clone(),
             consensus: group,
             shard,
@@ -274,11 +292,11 @@ impl Opening {
     }
 
     /// Keeps a shard claimed, and ends the node if its group fails.
-    fn drive(&self, owner: Arc<Owner>, view: ViewId) -> JoinHandle<()> {
+    fn drive(&self, owner: Arc<Owner>) -> JoinHandle<()> {
         let (closing, on_fatal) = (self.closing.clone(), self.options.on_fatal.clone());
         self.runtime.spawn(async move {
             let shard = owner.shard();
-            let reason = owner.clone().drive(view).await;
+            let reason = owner.clone().drive().await;
             match owner.state().quarantined() {
                 // A bug met one shard's entry: that shard stops, the others go on.
                 Some(reason) => error!(%shard, reason, "shard is quarantined"),

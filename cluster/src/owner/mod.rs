@@ -30,7 +30,7 @@ use std::{
 use arc_swap::Guard;
 use model::{
     command::LockSet,
-    id::{Boot, Epoch, NodeId, SessionId, ShardId, ViewId},
+    id::{Boot, Epoch, NodeId, SessionId, ShardId},
     read::ReadPoint,
 };
 use storage::{
@@ -136,7 +136,7 @@ impl Owner {
 
     /// Claims the shard whenever this node leads it, and closes it when it does not, until the group ends. Answers why it
     /// ended.
-    pub(crate) async fn drive(self: Arc<Self>, view: ViewId) -> String {
+    pub(crate) async fn drive(self: Arc<Self>) -> String {
         let mut status = self.consensus.status();
         let mut claimed = None;
         loop {
@@ -154,7 +154,7 @@ impl Owner {
                 Status::Leads(term) => match self.claim().await {
                     Ok(epoch) => {
                         claimed = Some(term);
-                        self.admission.open(view);
+                        self.admission.open(epoch);
                         info!(shard = %self.shard, %epoch, term, "shard is owned");
                     }
                     Err(refused) => {

@@ -1,10 +1,10 @@
-//! Views: the shard table as the control group publishes it, and its bytes.
+//! The shard table as the control group keeps it today, and its bytes.
 //!
 //! Invariants:
 //! - A view is immutable and numbered, and names its predecessor where it is published; view 1 is made with the cluster.
 //! - Its ranges are those of a [`Map`]: every point has one shard.
 //!
-//! Not here: what a node does when the view changes (gates and handoff; today there is one view).
+//! Not here: members and owners (`view::ring`).
 
 use bytes::{BufMut, Bytes, BytesMut};
 use model::id::{Point, ShardId, ViewId};
