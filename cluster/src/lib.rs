@@ -24,6 +24,7 @@ pub mod bench;
 mod catalog;
 mod error;
 pub mod gate;
+pub mod handoff;
 mod node;
 mod options;
 mod owner;
