@@ -20,6 +20,7 @@
 //! openraft is named in `raft` only. Everything that waits works from any async runtime.
 
 pub mod admission;
+pub mod assignment;
 pub mod bench;
 mod catalog;
 mod error;

@@ -16,10 +16,10 @@ use futures::{
 };
 use model::id::ViewId;
 use tokio::sync::watch;
-use tracing::{error, info};
+use tracing::info;
 
 use crate::{
-    gate::{self, Driver, Ended, Failure, Gates, RangeMap, Registered, Role},
+    gate::{self, Driver, Failure, RangeMap, Registered, Role},
     ring::Range,
     sync::Mutex,
     view::{Installed, Lost, Member, NotInstalled, Published, RingView, Versioned},
@@ -28,6 +28,7 @@ use crate::{
 use super::{
     Partner, Pull, Retained, Service, Spawn, Transport,
     acquire::{self, RangeAcquisition},
+    ending,
     plan::{Plan, plan},
     release::{self, RangeRelease},
 };
@@ -69,11 +70,6 @@ pub(super) struct Shared<S: Service, T> {
     spawn: Spawn,
     stopping: watch::Sender<bool>,
 }
-
-/// The runtime ended while something waited in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the runtime of the ring has ended")]
-struct Stopped;
 
 /// Gates with their plans, registered.
 struct Registration {
@@ -218,14 +214,7 @@ impl<S: Service, T: Transport<S::State>> Shared<S, T> {
 
     /// Waits until no gate up to this view blocks these points.
     pub(super) async fn passed(&self, range: Range, at: ViewId) -> Result<(), Failure> {
-        while let Some(gate) = self.gates.find_blocking(&range, at) {
-            match gate.completion().await {
-                Ended::Completed | Ended::Superseded(_) => {}
-                Ended::Failed(failure) => return Err(failure),
-                Ended::Aborted => return Err(Arc::new(Stopped)),
-            }
-        }
-        Ok(())
+        ending::passed(&*self.gates, &range, at).await
     }
 
     /// These points are this node's by a view only: it never had their state.
@@ -250,24 +239,7 @@ impl<S: Service, T: Transport<S::State>> Shared<S, T> {
         gate: &Driver<R>,
         work: impl Future<Output = Result<(), Failure>>,
     ) {
-        let mut stopping = self.stopping.subscribe();
-        let stopped = async { stopping.wait_for(|stopping| *stopping).await.map(drop) };
-        futures::pin_mut!(work, stopped);
-        match select(stopped, work).await {
-            Either::Left(_) => gate.abort(),
-            Either::Right((Ok(()), _)) if gate.status() == gate::Status::Superseded => {
-                info!(view = %gate.target(), "acquisition gave way to a newer view");
-            }
-            Either::Right((Ok(()), _)) => match gate.complete() {
-                Ok(()) => info!(view = %gate.target(), "gate completed"),
-                Err(misstep) => error!(view = %gate.target(), %misstep, "gate did not complete"),
-            },
-            Either::Right((Err(_), _)) if *self.stopping.borrow() => gate.abort(),
-            Either::Right((Err(failure), _)) => {
-                error!(view = %gate.target(), %failure, "gate failed");
-                gate.fail(failure);
-            }
-        }
+        ending::end(gate, &self.stopping, work).await;
         self.gates.prune();
     }
 

@@ -18,6 +18,7 @@
 
 mod acquire;
 mod coordinator;
+pub(crate) mod ending;
 pub mod plan;
 mod recovery;
 mod release;
