@@ -9,11 +9,7 @@
 //! - A failed gate goes on blocking until its runtime is torn down; only that aborts it.
 //! - A driver that goes away without having ended its gate fails it: no gate is forgotten.
 //!
-//! Steps of another role do not compile:
-//!
-//! ```compile_fail,E0599
-//! fn wrong(gate: &cluster::gate::Acquisition) { gate.drained(); }
-//! ```
+//! Steps of another role do not compile; the misuses are under `tests/compile_fail`.
 //!
 //! Not here: when a gate is made, and what its steps mean (`handoff`, `assignment`).
 

@@ -1,0 +1,6 @@
+//! A release fences nobody.
+
+fn main() {
+    let fenced = |gate: &cluster::gate::Release| gate.fenced();
+    let _ = fenced;
+}
