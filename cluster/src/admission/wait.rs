@@ -153,13 +153,22 @@ impl<G: Gates> Admission<G> {
         let mut asked = false;
         loop {
             let wait: BoxFuture<'_, Result<(), Refusal>> = match blocked {
-                Blocked::Moved => Box::pin(async { Ok(()) }),
+                Blocked::Moved => {
+                    blocked = match self.try_enter(request) {
+                        Ok(pass) => return Ok(pass),
+                        Err(blocked) => blocked,
+                    };
+                    continue;
+                }
                 Blocked::Held { retry_after } => return Err(Refusal::Held { retry_after }),
                 Blocked::Behind { .. } => Box::pin(views.at_least(request.view).map(obtained)),
                 Blocked::Gated(gate) => Box::pin(gate.completion().map(passed)),
                 Blocked::Closed { view } => match views.standing(&request.key) {
                     // Another view than that under which it was found closed.
-                    (now, _) if now != view => Box::pin(async { Ok(()) }),
+                    (now, _) if now != view => {
+                        blocked = Blocked::Moved;
+                        continue;
+                    }
                     (_, Standing::Empty) if !asked => {
                         asked = true;
                         Box::pin(views.refresh().map(obtained))

@@ -191,7 +191,12 @@ impl<C: Checkpoints, F: Feed> Shared<C, F> {
         let contiguous = old.is_some_and(|old| new.follows(old));
         let previous = contiguous.then_some(before);
         let held = |view: Option<&View<TopicShard>>| view.and_then(|view| view.held_by(self.me)).cloned();
-        let change = delta(held(old).as_ref(), held(new.into()).as_ref());
+        let mut change = delta(held(old).as_ref(), held(new.into()).as_ref());
+        if old.is_some_and(|old| old.header().authority != new.header().authority) {
+            // Epochs of two authorities are different counts: nothing shows that it was kept.
+            change.released.extend(change.retained.iter().copied());
+            change.acquired.append(&mut change.retained);
+        }
         let mut registration = Registration { releases: Vec::new(), acquisitions: Vec::new(), before };
         let renewed = |shard: &TopicShard| change.released.iter().any(|(released, _)| released == shard);
         let acquired = |shard: &TopicShard| change.acquired.iter().any(|(acquired, _)| acquired == shard);

@@ -94,7 +94,8 @@ impl<C: Checkpoints, F: Feed> Receiver<C, F> {
     pub async fn next(&mut self) -> Result<Delivery<'_, F::Message>, Ended> {
         loop {
             let pass = enter(&self.shared, &self.door, self.shard).await?;
-            if pass.epoch() != self.reign.token.epoch {
+            let reigning = self.door.find_reign(pass.epoch());
+            if !reigning.is_some_and(|reign| Arc::ptr_eq(&reign, &self.reign)) {
                 return Err(Ended::Reassigned);
             }
             let after = self.reign.handled();

@@ -426,6 +426,25 @@ fn case_127_a_shutdown_sends_who_waits_elsewhere() {
 }
 
 #[test]
+fn case_127_under_another_authority_every_reign_begins_anew() {
+    let mut bed = Bed::under(&view(1, 0, Some(1), 1));
+    bed.send(1);
+    let mut receiver = bed.receiver(1).unwrap();
+    handle(&mut receiver);
+    let header =
+        Header { id: ViewId(2), predecessor: Some(ViewId(1)), authority: Authority(2), watermark: 0 };
+    let held = Held { owner: Some(member(1)), epoch: Epoch(1) };
+    let rebuilt = View::new(header, [member(1), member(2)], [(SHARD, held), (OTHER, held)]).unwrap();
+    let (provider, consumer) = bed.members[0].clone();
+    provider.change_authority(rebuilt);
+    consumer.update(&provider.find_current().unwrap()).unwrap();
+    assert_eq!(consumer.gates().len(), 2);
+    bed.run();
+    assert!(consumer.gates().is_empty());
+    assert!(matches!(receiver.next().now_or_never().unwrap(), Err(Ended::Reassigned)));
+}
+
+#[test]
 fn case_127_a_shard_that_nobody_gets_is_closed_without_a_checkpoint() {
     let mut bed = Bed::under(&view(1, 0, Some(1), 1));
     bed.send(1);

@@ -136,17 +136,14 @@ impl<S: Service, T: Transport<S::State>> Coordinator<S, T> {
         self.shared.retained.renounced(by, version);
     }
 
-    /// Runs work alone on a part of the ring: later requests wait until it is done, earlier ones are out.
+    /// Runs work alone on a part of the ring: later requests wait until it is done or given up, earlier ones are out.
     pub async fn alone<A>(&self, range: Range, work: impl Future<Output = A>) -> Result<A, Registered> {
         let shared = &self.shared;
         let barrier = gate::Barrier::new(shared.installed.id());
         shared.gates.register(range, &barrier)?;
+        let _alone = Alone { barrier, gates: &shared.gates };
         shared.service.drain(range).await;
-        let answer = work.await;
-        // Refused if the runtime ended meanwhile; then nobody waits any more.
-        let _ = barrier.complete();
-        shared.gates.prune();
-        Ok(answer)
+        Ok(work.await)
     }
 
     /// Ends the runtime: waits for who comes for kept state until `budget` is ready, then aborts every gate. Whoever waits
@@ -162,6 +159,20 @@ impl<S: Service, T: Transport<S::State>> Coordinator<S, T> {
         self.shared.gates.abort_all();
         // Drivers that were at work may have kept something since.
         self.shared.retained.broken();
+    }
+}
+
+/// A barrier that ends with the work it protects, however that ends: it has no state to answer for.
+struct Alone<'a> {
+    barrier: gate::Barrier,
+    gates: &'a RangeMap,
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        // Refused if the runtime ended meanwhile; then nobody waits any more.
+        let _ = self.barrier.complete();
+        self.gates.prune();
     }
 }
 

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - Every point that was this member's is kept, released or renewed; every point that is its own now is kept, renewed or
 //!   acquired: no point is in a release and an acquisition of one plan, so that their gates never meet.
-//! - Between contiguous views nobody else can have owned what stays. Between others only the epoch shows it.
+//! - Between contiguous views nobody else can have owned what stays. Between others only the epoch shows it, and between views
+//!   of different authorities nothing does: their epochs are different counts.
 //!
 //! Not here: gates and transfers.
 
@@ -102,11 +103,12 @@ fn acquire(
         return acquisition;
     };
     let epoch = new.owners().holder(&unit).map(|held| held.epoch);
+    let comparable = new.header().authority == old.header().authority;
     old.visit_range_owners(range, |giver, owned, held| {
         let pieces = || range.intersections(owned);
         match owner(held) {
             Some(owner) if owner == me => {
-                let same = giver == unit && held.map(|held| held.epoch) == epoch;
+                let same = comparable && giver == unit && held.map(|held| held.epoch) == epoch;
                 if !contiguous && !same {
                     acquisition.pieces.extend(pieces());
                     acquisition.renewed.extend(pieces());

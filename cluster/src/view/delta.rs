@@ -6,6 +6,8 @@
 //!   `released` and `acquired`, never in `retained`.
 //! - It takes two look-ups at most for each unit of either side.
 //!
+//! Epochs of different authorities are different counts: who compares views of two must not believe `retained`.
+//!
 //! Not here: ranges of a topology (`ring::Topology::changes`).
 
 use std::{collections::HashMap, hash::Hash};

@@ -200,12 +200,13 @@ impl<V: Versioned + PartialEq> Provider<V> {
         }
     }
 
-    /// Whether this provider has published the view: made it, and it is not newer than the current one.
+    /// Whether this provider has published the view: made it, under the authority of now, and it is not newer than the
+    /// current one.
     pub(super) fn has_published(&self, view: &Published<V>) -> bool {
         let current = self.find_current();
         std::ptr::eq(view.by.as_ptr(), Arc::as_ptr(&self.inner.mark))
             && current.is_some_and(|current| {
-                current.header().authority != view.header().authority || view.id() <= current.id()
+                current.header().authority == view.header().authority && view.id() <= current.id()
             })
     }
 

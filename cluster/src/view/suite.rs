@@ -296,6 +296,52 @@ fn case_42_another_authority_is_never_contiguous_and_ends_waits() {
     assert!(provider.publish(view(7, &[])).is_err());
 }
 
+#[test]
+fn case_42_a_view_of_the_old_authority_is_not_installed_over_one_of_the_new() {
+    let (provider, _) = provider();
+    provider.publish(view(5, &[])).unwrap();
+    let old = provider.find_current().unwrap();
+    let installed = Installed::new(provider.clone());
+    let rebuilt = Header { authority: Authority(2), ..header(3) };
+    provider.change_authority(View::new(rebuilt, [member(1)], [("a", held(1, 1))]).unwrap());
+    let register = |_: Option<&_>, _: &_| Ok::<_, ()>(());
+    assert_eq!(installed.install(&old, register), Err(NotInstalled::NotPublished(ViewId(5))));
+    installed.install(&provider.find_current().unwrap(), register).unwrap();
+    assert_eq!(installed.install(&old, register), Err(NotInstalled::NotPublished(ViewId(5))));
+    assert_eq!(installed.id(), ViewId(3), "the numbers of another authority begin anew");
+}
+
+/// The part of case 44 that is in one process: whoever looks while views are published sees one of them, whole.
+#[test]
+fn case_44_who_looks_while_views_are_published_sees_one_of_them_whole() {
+    const VIEWS: u64 = 2_000;
+    let (provider, _) = provider();
+    let whole = |id: u64| view(id, &[("a", held(1, id)), ("b", held(2, id)), ("c", held(3, id))]);
+    provider.publish(whole(1)).unwrap();
+    let installed = Arc::new(Installed::new(provider.clone()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (provider, installed) = (provider.clone(), installed.clone());
+            scope.spawn(move || {
+                let mut last = ViewId(0);
+                while last < ViewId(VIEWS) {
+                    for seen in [provider.find_current(), installed.find_view()].into_iter().flatten() {
+                        let epochs = ["a", "b", "c"].map(|unit| seen.holder(&unit).unwrap().epoch);
+                        assert_eq!(epochs, [Epoch(seen.id().0); 3]);
+                    }
+                    let now = provider.find_current().unwrap().id();
+                    assert!(now >= last);
+                    last = now;
+                }
+            });
+        }
+        for id in 2..=VIEWS {
+            provider.publish(whole(id)).unwrap();
+            installed.install(&provider.find_current().unwrap(), |_, _| Ok::<_, ()>(())).unwrap();
+        }
+    });
+}
+
 proptest! {
     #[test]
     fn case_43_views_built_anywhere_of_the_same_facts_have_the_same_bytes(

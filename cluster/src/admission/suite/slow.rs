@@ -284,3 +284,27 @@ fn a_failed_gate_gives_its_error_and_an_aborted_one_a_retriable_end() {
     let refused = block_on(entering).unwrap_err();
     assert!(matches!(refused, Refusal::Aborted) && refused.is_retriable());
 }
+
+#[test]
+fn case_118_who_is_blocked_costs_a_few_allocations_and_one_wake_up() {
+    let bed = Bed::open();
+    let barrier = Barrier::new(ViewId(1));
+    bed.gates.register(half(), &barrier).unwrap();
+    let request = request(1);
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(wakes.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut entering = bed.enter(&request);
+    let counted = allocation_counter::measure(|| {
+        assert!(entering.as_mut().poll(&mut context).is_pending());
+        for _ in 0..10 {
+            assert!(entering.as_mut().poll(&mut context).is_pending(), "asked again for nothing");
+        }
+    });
+    // The wait, and its place among the waiters.
+    assert!(counted.count_total <= 3, "{counted:?}");
+    barrier.complete().unwrap();
+    assert_eq!(wakes.0.load(Ordering::SeqCst), 1);
+    let counted = allocation_counter::measure(|| assert!(entering.as_mut().poll(&mut context).is_ready()));
+    assert_eq!(counted.count_total, 0);
+}

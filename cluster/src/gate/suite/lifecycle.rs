@@ -231,3 +231,19 @@ fn an_acquisition_gives_way_to_a_newer_view_only_before_it_holds_anything() {
         assert!(acquisition.gate().is_blocking());
     }
 }
+
+#[test]
+fn case_119_a_gate_is_one_object_and_its_steps_are_none() {
+    let counted = allocation_counter::measure(|| {
+        let acquisition = acquisition_after(2);
+        acquisition.complete().unwrap();
+        assert!(!acquisition.gate().is_blocking());
+    });
+    assert_eq!(counted.count_total, 1);
+    assert!(counted.bytes_total <= 192, "{} bytes", counted.bytes_total);
+    // An entry of the map, and nothing else.
+    let (map, acquisition) = (RangeMap::new(), acquisition_after(0));
+    let counted =
+        allocation_counter::measure(|| map.register(crate::ring::Range::Full, &acquisition).unwrap());
+    assert_eq!(counted.count_total, 1);
+}

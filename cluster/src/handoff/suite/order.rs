@@ -99,6 +99,33 @@ fn case_41_what_was_away_in_a_skipped_view_is_drained_dropped_and_recovered() {
 }
 
 #[test]
+fn case_42_under_another_authority_nothing_is_kept_though_epochs_are_equal() {
+    let [first] = views([[1, 1, 2]]);
+    let mut world: World = World::under(&first);
+    world.register(3, point(1)).unwrap();
+    world.register(3, point(3)).unwrap();
+    world.events();
+    // The control group was rebuilt: the next number, the same owners in the same epochs.
+    let header =
+        Header { id: ViewId(2), predecessor: Some(ViewId(1)), authority: Authority(2), watermark: 0 };
+    let shards =
+        first.map().shards().map(|(shard, range)| (shard, range, first.owners().holder(&shard).unwrap()));
+    let rebuilt = RingView::new(header, [1, 2, 3].map(member), shards).unwrap();
+    for node in [1, 2, 3] {
+        let node = world.node(node);
+        node.provider.change_authority(rebuilt.clone());
+        node.coordinator.update(&node.current()).unwrap();
+    }
+    world.run();
+    let events = world.events();
+    for expected in ["n1.1 discards", "n1.1 recovers", "n2.1 discards", "n2.1 recovers"] {
+        assert!(events.iter().any(|event| event == expected), "{expected}: {events:?}");
+    }
+    world.assert_whole(&rebuilt, &[point(1), point(3)]);
+    world.assert_quiet();
+}
+
+#[test]
 fn case_46_a_release_waits_for_the_unfinished_acquisition_before_it_and_not_for_itself() {
     let [first, second, last] = views([[1, 1, 1], [2, 1, 1], [3, 1, 1]]);
     let mut world: World = World::under(&first);
@@ -192,6 +219,24 @@ fn case_58_work_alone_keeps_changes_out_and_lets_them_go_on() {
     assert_eq!(scan.now().unwrap(), Ok(1), "what was there before, and nothing that waited");
     registering.now().unwrap().unwrap();
     world.assert_whole(&first, &[point(1), point(2)]);
+    world.assert_quiet();
+}
+
+#[test]
+fn case_58_work_alone_that_is_given_up_lets_the_others_go_on() {
+    let [first] = views([[1, 1, 1]]);
+    let mut world: World = World::under(&first);
+    let node = world.node(1);
+    let mut registering;
+    {
+        let mut scan = Box::pin(node.coordinator.alone(Range::Full, std::future::pending::<()>()));
+        assert!(scan.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        registering = world.start(node.register(point(2)));
+        world.run();
+        assert!(registering.is_waiting());
+    }
+    world.run();
+    registering.now().unwrap().unwrap();
     world.assert_quiet();
 }
 

@@ -175,6 +175,31 @@ fn case_67_a_visit_probes_logarithmically_and_meets_only_owners() {
 }
 
 #[test]
+fn case_121_planning_a_change_of_one_node_looks_at_a_fiftieth_of_a_full_scan() {
+    let len = 3_000usize;
+    let end = |place: usize| Point((POINTS * (place as u64 + 1) / len as u64 - 1) as u32);
+    // A node with ten partitions comes: each of its ranges lies inside one owner's, or over the border of two.
+    let (mut looks, mut visits, ranges) = (0usize, 0usize, 10u32);
+    for number in 0..ranges {
+        let from = (u64::from(number) * POINTS / 10 + 12_345) as u32;
+        let added = Range::between(Point(from), Point(from + u32::MAX / len as u32));
+        walk::<Sound>(
+            len,
+            |place| {
+                looks += 1;
+                end(place)
+            },
+            added,
+            |_| visits += 1,
+        );
+    }
+    let log = len.next_power_of_two().ilog2() as usize;
+    assert!(visits <= 2 * ranges as usize, "{visits}");
+    assert!(looks <= ranges as usize * (log + 2) + visits, "{looks}");
+    assert!(looks * 50 <= len * ranges as usize, "{looks} looks against {len} for each of {ranges}");
+}
+
+#[test]
 fn case_67_a_visit_allocates_nothing() {
     let hashes: Vec<_> = (0..300u32).map(|number| number.wrapping_mul(0x9e37_79b9)).collect();
     let big = topology(&[('a', &hashes[..100]), ('b', &hashes[100..200]), ('c', &hashes[200..])]);
