@@ -28,7 +28,7 @@ fn moves(step: &str) -> [RingView; 2] {
 }
 
 fn failed_with<T: std::error::Error + 'static>(
-    node: &world::Node,
+    node: &directory::Node,
     of: ViewId,
 ) -> Arc<dyn std::error::Error + Send + Sync> {
     let gate = node.gates.find_blocking(&third(1), of).expect("the gate blocks");

@@ -1,6 +1,7 @@
 //! The drivers' test cases (40, 41, 45–61, 129, 135) on members in one thread: no clock, no network, one executor that is
 //! run until nothing moves.
 
+mod directory;
 mod failures;
 mod order;
 mod transfer;
