@@ -8,13 +8,13 @@
 //!
 //! Not here: anything that waits for long (`gate::completion`).
 
-#[cfg(not(all(test, loom)))]
+#[cfg(not(all(test, feature = "loom")))]
 pub(crate) use real::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, order};
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 pub(crate) use model::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock, order};
 
-#[cfg(not(all(test, loom)))]
+#[cfg(not(all(test, feature = "loom")))]
 mod real {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -64,7 +64,7 @@ mod real {
 }
 
 /// How many locks this thread has taken.
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(feature = "loom")))]
 pub(crate) mod count {
     use std::cell::Cell;
 
@@ -82,7 +82,7 @@ pub(crate) mod count {
 }
 
 #[cfg(test)]
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 pub(crate) mod model {
     use std::cell::Cell;
 

@@ -18,9 +18,9 @@ use std::{
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, order};
 
 /// In how many places passes are counted, so that threads do not share a cache line.
-#[cfg(not(all(test, loom)))]
+#[cfg(not(all(test, feature = "loom")))]
 const STRIPES: usize = 8;
-#[cfg(all(test, loom))]
+#[cfg(all(test, feature = "loom"))]
 const STRIPES: usize = 1;
 
 #[derive(Debug, Default)]

@@ -16,12 +16,12 @@
 
 mod inside;
 #[cfg(test)]
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 mod models;
 mod parking;
 mod refusal;
 #[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 mod suite;
 mod wait;
 

@@ -1,4 +1,4 @@
-//! Entering against draining under every interleaving: cases 30 and 31. Run with `--cfg loom`.
+//! Entering against draining under every interleaving: cases 30 and 31. Run with the feature `loom`.
 
 use std::{sync::Arc, time::Duration};
 

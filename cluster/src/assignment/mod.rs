@@ -18,7 +18,7 @@
 mod consumer;
 mod receiver;
 #[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 mod suite;
 
 use futures::future::BoxFuture;

@@ -18,10 +18,10 @@ mod driver;
 mod lifecycle;
 mod map;
 #[cfg(test)]
-#[cfg(loom)]
+#[cfg(feature = "loom")]
 mod models;
 #[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 mod suite;
 
 pub use completion::{Completion, Ended, Failure};

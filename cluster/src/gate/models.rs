@@ -1,4 +1,4 @@
-//! Gates and their maps under every interleaving: cases 11–13 and 21. Run with `--cfg loom`.
+//! Gates and their maps under every interleaving: cases 11–13 and 21. Run with the feature `loom`.
 
 use std::{
     pin::pin,

@@ -24,7 +24,7 @@ mod recovery;
 mod release;
 mod retained;
 #[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 mod suite;
 
 use std::sync::Arc;

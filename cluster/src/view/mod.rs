@@ -17,7 +17,7 @@ mod installed;
 mod provider;
 mod ring;
 #[cfg(test)]
-#[cfg(not(loom))]
+#[cfg(not(feature = "loom"))]
 mod suite;
 mod table;
 
