@@ -19,7 +19,7 @@ use std::{
     },
 };
 
-use futures::future::{Either, join_all, select};
+use futures::future::{BoxFuture, Either, join_all, select};
 use model::id::ViewId;
 use tracing::{info, warn};
 
@@ -79,7 +79,7 @@ pub(super) async fn drive<S: Service, T: Transport<S::State>>(
         let done = match select(install, taken).await {
             Either::Left((done, _)) => done?,
             Either::Right((by, _)) if !acquiring.begun.load(Ordering::SeqCst) => {
-                acquiring.renounce().await;
+                acquiring.renounce();
                 // Before the gate ends: the release that waits for it must know that there is nothing to keep.
                 acquiring.shared.leave_vacant(&acquiring.plan.pieces);
                 return gate.supersede(by).map_err(failure);
@@ -114,7 +114,7 @@ impl<S: Service, T: Transport<S::State>> Acquiring<S, T> {
                         self.plan.pieces.iter().for_each(|piece| self.shared.service.hold(*piece));
                     }
                     let renounced = self.shared.transport.renounce(*source, self.partner(), self.before);
-                    self.tell(*source, renounced).await;
+                    self.tell(*source, renounced);
                 }
             }
         }
@@ -143,7 +143,7 @@ impl<S: Service, T: Transport<S::State>> Acquiring<S, T> {
             }
         }
         let acknowledged = self.shared.transport.acknowledge(source, self.partner(), self.before);
-        self.tell(source, acknowledged).await;
+        self.tell(source, acknowledged);
         Ok(Ok(()))
     }
 
@@ -201,21 +201,22 @@ impl<S: Service, T: Transport<S::State>> Acquiring<S, T> {
         }
     }
 
-    async fn renounce(&self) {
+    fn renounce(&self) {
         for source in self.plan.sources.keys() {
             let renounced = self.shared.transport.renounce(*source, self.partner(), self.before);
-            self.tell(*source, renounced).await;
+            self.tell(*source, renounced);
         }
     }
 
-    /// What a source is told ends with the source; if it is lost, what it keeps goes with this partner's life.
-    async fn tell(&self, source: Member, told: impl Future<Output = Result<(), Failure>> + Unpin) {
-        match select(self.shared.transport.gone(source), told).await {
-            Either::Left(_) | Either::Right((Ok(()), _)) => {}
-            Either::Right((Err(failure), _)) => {
+    /// Tells a source something beside the work: a slow answer holds nobody up. It ends with the source; if it is lost, what
+    /// the source keeps goes with this partner's life.
+    fn tell(&self, source: Member, told: BoxFuture<'static, Result<(), Failure>>) {
+        let gone = self.shared.transport.gone(source);
+        self.shared.beside(async move {
+            if let Either::Right((Err(failure), _)) = select(gone, told).await {
                 warn!(%source, %failure, "a source was not told that its state is no longer needed");
             }
-        }
+        });
     }
 
     fn partner(&self) -> Partner {

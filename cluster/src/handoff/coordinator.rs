@@ -254,6 +254,17 @@ impl<S: Service, T: Transport<S::State>> Shared<S, T> {
         self.gates.prune();
     }
 
+    /// Starts something that no gate waits for; it ends with the runtime.
+    pub(super) fn beside(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let mut stopping = self.stopping.subscribe();
+        let task = async move {
+            let stopped = async { drop(stopping.wait_for(|stopping| *stopping).await) };
+            futures::pin_mut!(work, stopped);
+            select(stopped, work).await;
+        };
+        (self.spawn)(task.boxed());
+    }
+
     /// What is kept for a member goes when the member goes. The watch ends when nothing is kept any more.
     pub(super) fn forget_when_gone(self: &Arc<Self>, member: Member) {
         let (gone, retained) = (self.transport.gone(member), self.retained.clone());

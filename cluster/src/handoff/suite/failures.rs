@@ -89,7 +89,7 @@ fn case_56_a_task_that_is_dropped_before_it_began_fails_its_gate() {
 
 #[test]
 fn case_57_a_shutdown_in_any_step_aborts_the_gate_and_sends_who_waits_elsewhere() {
-    for (step, stopped) in [("drain", 1), ("pull", 2), ("acknowledge", 2), ("fence", 2), ("collect", 2)] {
+    for (step, stopped) in [("drain", 1), ("pull", 2), ("fence", 2), ("collect", 2)] {
         let [first, second] = match step {
             "collect" => moves("recover"),
             _ => moves("take"),

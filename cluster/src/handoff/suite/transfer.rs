@@ -211,6 +211,21 @@ fn case_51_a_source_of_two_pieces_is_acknowledged_once_after_both() {
 }
 
 #[test]
+fn case_51_an_acknowledgement_on_its_way_holds_nobody_up() {
+    let [first, second] = views([[1, 1, 1], [2, 1, 1]]);
+    let mut world: World = World::under(&first);
+    world.register(3, point(1)).unwrap();
+    world.hold("acknowledge");
+    world.publish_to(&[1, 2, 3], &second);
+    world.run();
+    assert_eq!(world.lookup(2, point(1)).unwrap(), Some(member(3)));
+    assert_eq!(world.node(1).coordinator.retained().len(), 1);
+    world.let_go("acknowledge");
+    world.run();
+    world.assert_quiet();
+}
+
+#[test]
 fn case_52_if_one_of_several_sources_fails_all_that_was_added_is_recovered_before_any_is_open() {
     let first = view(1, 0, [(1, 1), (2, 1), (1, 1)], &[1, 2, 3]);
     let header =
