@@ -356,6 +356,21 @@ fn case_127_a_receiver_of_an_earlier_reign_gets_nothing_of_a_later_one() {
 }
 
 #[test]
+fn case_127_a_new_reign_of_the_same_member_waits_for_the_message_in_work_of_the_old() {
+    let mut bed = Bed::under(&view(1, 0, Some(1), 1));
+    bed.send(2);
+    let mut receiver = bed.receiver(1).unwrap();
+    let delivery = receiver.next().now_or_never().unwrap().unwrap();
+    bed.publish(&[1, 2], &view(4, 3, Some(1), 3));
+    assert_eq!(bed.on(1).gates().len(), 1);
+    delivery.done();
+    bed.run();
+    assert!(bed.on(1).gates().is_empty());
+    assert_eq!(bed.places.of(SHARD), Offset(0), "what the old reign handled is not its to store");
+    assert_eq!(handle(&mut bed.receiver(1).unwrap()), 0);
+}
+
+#[test]
 fn case_127_a_late_owner_stores_nothing_over_the_fence_of_a_newer_one() {
     let mut bed = Bed::under(&view(1, 0, Some(1), 1));
     bed.send(4);

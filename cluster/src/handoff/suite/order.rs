@@ -241,6 +241,27 @@ fn case_58_work_alone_that_is_given_up_lets_the_others_go_on() {
 }
 
 #[test]
+fn case_58_nothing_is_installed_under_work_that_began_alone_before() {
+    let [first, second] = views([[1, 1, 1], [2, 1, 1]]);
+    let mut world: World = World::under(&first);
+    world.register(3, point(1)).unwrap();
+    let (node, (over, scan)) = (world.node(2), futures::channel::oneshot::channel::<()>());
+    let scanning = world.start({
+        let node = node.clone();
+        async move { node.coordinator.alone(third(1), scan).await.map(drop) }
+    });
+    world.run();
+    world.publish_to(&[1, 2, 3], &second);
+    world.run();
+    assert!(node.service.directory.lock().is_empty(), "the state is here, and waits");
+    over.send(()).unwrap();
+    world.run();
+    assert_eq!(scanning.now(), Some(Ok(())));
+    world.assert_whole(&second, &[point(1)]);
+    world.assert_quiet();
+}
+
+#[test]
 fn case_129_a_part_that_is_taken_back_before_anything_was_installed_ends_superseded() {
     // The state stays with the first owner until somebody has it: nothing is lost by giving way.
     let [first, second, back] = views([[1, 1, 1], [2, 1, 1], [1, 1, 1]]);

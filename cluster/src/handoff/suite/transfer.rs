@@ -290,6 +290,25 @@ fn case_53_a_destination_that_crashes_between_installing_and_acknowledging_loses
 }
 
 #[test]
+fn case_48_who_asks_for_more_than_is_kept_gets_nothing() {
+    let retained = Retained::default();
+    let by = Partner { member: member(2), unit: ShardId(1) };
+    retained.keep(ViewId(1), vec![(third(1), "one"), (third(2), "two")], [by].into());
+    let find = |version, by, range| retained.find(version, by, range, |state, _| *state);
+    let both = third(3).complement();
+    assert_eq!(find(ViewId(1), by, both), Some(vec!["one", "two"]));
+    assert_eq!(find(ViewId(1), by, third(2)), Some(vec!["two"]));
+    assert_eq!(find(ViewId(1), by, Range::Full), None, "a third of it is not here");
+    assert_eq!(find(ViewId(2), by, third(1)), None, "kept under another view");
+    let other = Partner { unit: ShardId(2), ..by };
+    assert_eq!(find(ViewId(1), other, third(1)), None, "not kept for this one");
+    retained.keep(ViewId(1), vec![(third(3), "three")], [other].into());
+    assert_eq!(find(ViewId(1), by, Range::Full), None);
+    retained.acknowledged(by, ViewId(1));
+    assert_eq!((find(ViewId(1), by, third(1)), retained.len()), (None, 1));
+}
+
+#[test]
 fn case_48_with_no_survivors_there_is_nobody_to_wait_for() {
     let [first, second] = views([[1, 1, 1], [2, 2, 2]]);
     let mut world: World = World::under(&first);
