@@ -50,6 +50,7 @@ pub(super) struct Seat {
 struct Telling<'a>(&'a Inside);
 
 impl Inside {
+    #[inline]
     pub(super) fn enter(&self) -> Seat {
         // An old bank does no harm: a drain looks at both.
         let seat = Seat { stripe: stripe(), bank: self.bank.load(Ordering::Relaxed) };
@@ -58,6 +59,7 @@ impl Inside {
         seat
     }
 
+    #[inline]
     pub(super) fn leave(&self, seat: Seat) {
         self.stripes[seat.stripe].0[seat.bank].fetch_sub(1, Ordering::SeqCst);
         order();
