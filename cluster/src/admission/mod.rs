@@ -9,7 +9,7 @@
 //! - Whoever holds a pass was counted before it looked. Whoever closes a unit registers the gate, makes the view seen, and
 //!   then waits for the count ([`Admission::drain`]): it misses nobody.
 //! - Whether the unit is served is looked at after the gates: who sees a release's gate gone sees the unit closed.
-//! - In the steady state entering is one addition and four loads. It takes no lock, allocates nothing and wakes nobody.
+//! - In the steady state entering is one addition and five loads. It takes no lock, allocates nothing and wakes nobody.
 //! - A wait that ends by its deadline leaves no waiter behind, and says nothing about who the owner is.
 //!
 //! Not here: who registers gates and closes units (`handoff`, `assignment`; the claim in `owner`).
