@@ -11,6 +11,7 @@
 
 mod background;
 mod close;
+mod disk;
 mod open;
 mod stats;
 #[cfg(test)]

@@ -34,6 +34,8 @@ pub struct Options {
     pub checkpoint_bytes: u64,
     /// Entries kept in the log behind a checkpoint.
     pub keep_entries: u64,
+    /// A log that is larger lets go of those too.
+    pub log_bytes_max: u64,
     /// Old receipts, feed records and slots are looked for this often.
     pub sweep_every: Duration,
     /// What the feed of each partition keeps.
@@ -79,6 +81,7 @@ impl Options {
             checkpoint_every: Duration::from_secs(30),
             checkpoint_bytes: 256 << 20,
             keep_entries: 10_000,
+            log_bytes_max: 1 << 30,
             sweep_every: Duration::from_secs(5),
             feed: FeedRetention::default(),
             read_points_max: 4_096,

@@ -46,6 +46,12 @@ pub enum Error {
     /// The engine refuses everything after an earlier failure; the process must start again.
     #[error("the engine stopped after an earlier failure")]
     EnginePoisoned,
+    /// A commit does not end; the process must start again.
+    #[error("a commit of the engine has been at work for {secs} s")]
+    EngineStuck {
+        /// For how long.
+        secs: u64,
+    },
     /// The engine found its own bytes damaged.
     #[error("the engine's files are damaged: {message}")]
     EngineDamaged {
@@ -164,7 +170,7 @@ impl Error {
         match self {
             Self::Io { .. } => Code::IoError,
             Self::DiskFull { .. } => Code::DiskFull,
-            Self::Engine { .. } | Self::EnginePoisoned => Code::SystemError,
+            Self::Engine { .. } | Self::EnginePoisoned | Self::EngineStuck { .. } => Code::SystemError,
             Self::EngineDamaged { .. }
             | Self::Damaged { .. }
             | Self::Codec(_)

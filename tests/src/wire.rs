@@ -191,7 +191,11 @@ impl Wire {
                 return Ok(message);
             }
             let mut chunk = [0; 16 * 1024];
-            let count = self.stream.read(&mut chunk)?;
+            let count = match self.stream.read(&mut chunk) {
+                // The test was stopped and goes on.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                count => count?,
+            };
             if count == 0 {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"));
             }

@@ -13,7 +13,7 @@ use storage::{
     catalog::CONTROL,
     checkpoint::{self, Bounds, Part},
     cut,
-    engine::Engine,
+    engine::{Engine, Watch},
     log::{GroupId, Log},
 };
 use tokio::sync::watch;
@@ -52,18 +52,43 @@ pub(super) struct Pace {
     pub(super) every: Duration,
     pub(super) bytes: u64,
     pub(super) keep_entries: u64,
+    pub(super) log_bytes: u64,
+}
+
+impl Pace {
+    /// What holds the groups' logs back.
+    fn bounds(&self, log: &Log) -> Bounds {
+        let stats = log.stats();
+        let over_size = stats.read_only || stats.disk_bytes > self.log_bytes;
+        Bounds { keep_entries: self.keep_entries, over_size, ..Bounds::default() }
+    }
 }
 
 /// Makes checkpoints until it is stopped, or one fails.
 pub(super) async fn checkpoints(work: Work, pace: Pace, mut stop: watch::Receiver<bool>) {
     let mut last = (work.timer.now(), work.log.stats().bytes);
+    // The number of entries, and when, as of the last look that found the disk full.
+    let mut freed: Option<(u64, Duration)> = None;
     while sleep(&work.timer, pace.every.min(LOOK_EVERY), &mut stop).await {
-        let (now, bytes) = (work.timer.now(), work.log.stats().bytes);
-        let written = bytes.saturating_sub(last.1);
-        if written == 0 || (now.saturating_sub(last.0) < pace.every && written < pace.bytes) {
+        let (now, stats) = (work.timer.now(), work.log.stats());
+        let written = stats.bytes.saturating_sub(last.1);
+        let is_due = written > 0 && (now.saturating_sub(last.0) >= pace.every || written >= pace.bytes);
+        // A full disk gets back what the log can do without and what was deleted: at once, after each change, and now and
+        // then, because readers hold back what they see.
+        let frees = stats.read_only
+            && freed
+                .is_none_or(|(entries, at)| entries != stats.entries || now.saturating_sub(at) >= pace.every);
+        if frees || !stats.read_only {
+            freed = stats.read_only.then_some((stats.entries, now));
+        }
+        if !is_due && !frees {
             continue;
         }
-        match checkpoint(&work, pace.keep_entries).await {
+        let mut made = checkpoint(&work, pace.bounds(&work.log)).await;
+        if made.is_ok() && frees {
+            made = compact(&work).await;
+        }
+        match made {
             // What the checkpoint itself wrote does not count as something to be checkpointed.
             Ok(()) => last = (now, work.log.stats().bytes),
             Err(Error::Stopping) => return,
@@ -119,6 +144,18 @@ async fn collect(work: &Work, owner: &Arc<Owner>, stop: &watch::Receiver<bool>) 
     true
 }
 
+/// Ends the node if a commit of the engine does not end.
+pub(super) async fn watch(work: Work, mut stop: watch::Receiver<bool>) {
+    let mut watch = Watch::default();
+    while sleep(&work.timer, LOOK_EVERY, &mut stop).await {
+        if let Err(failure) = watch.look(&work.engine, LOOK_EVERY) {
+            error!(error = %failure, "the engine stands still");
+            (work.fail)(&failure.into());
+            return;
+        }
+    }
+}
+
 /// Waits for the next tick; false when it is time to end.
 async fn sleep(timer: &Timer, time: Duration, stop: &mut watch::Receiver<bool>) -> bool {
     tokio::select! {
@@ -128,8 +165,8 @@ async fn sleep(timer: &Timer, time: Duration, stop: &mut watch::Receiver<bool>) 
 }
 
 /// Makes one checkpoint, and lets the log go up to where it may.
-async fn checkpoint(work: &Work, keep_entries: u64) -> Result<()> {
-    let parts = checkpoint_parts(&work.control, &work.owners, keep_entries);
+async fn checkpoint(work: &Work, bounds: Bounds) -> Result<()> {
+    let parts = checkpoint_parts(&work.control, &work.owners, bounds);
     let (engine, log) = (work.engine.clone(), work.log.clone());
     let made = work.timer.blocking(move || checkpoint::run(&engine, &log, &parts)).await;
     for (group, upto) in made.map_err(|_| Error::Stopping)?? {
@@ -149,9 +186,23 @@ async fn checkpoint(work: &Work, keep_entries: u64) -> Result<()> {
     Ok(())
 }
 
+/// Gives a full disk the room of what was deleted.
+async fn compact(work: &Work) -> Result<()> {
+    let engine = work.engine.clone();
+    let keyspaces: Vec<_> = work.owners.iter().map(|owner| owner.state().keyspace().clone()).collect();
+    let compacted = work.timer.blocking(move || {
+        for keyspace in keyspaces {
+            if !engine.compact(&keyspace)? {
+                debug!(?keyspace, "the disk has no room to compact what was deleted");
+            }
+        }
+        Ok::<_, storage::Error>(())
+    });
+    Ok(compacted.await.map_err(|_| Error::Stopping)??)
+}
+
 /// What a checkpoint made now is about.
-pub(super) fn checkpoint_parts(control: &Control, owners: &[Arc<Owner>], keep_entries: u64) -> Vec<Part> {
-    let bounds = Bounds { keep_entries, ..Bounds::default() };
+pub(super) fn checkpoint_parts(control: &Control, owners: &[Arc<Owner>], bounds: Bounds) -> Vec<Part> {
     let state = control.replica().state();
     let first = Part {
         group: GroupId(CONTROL.0),

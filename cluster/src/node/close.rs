@@ -11,7 +11,7 @@ use std::{
 
 use model::id::{Boot, NodeId};
 use parking_lot::Mutex;
-use storage::{cut, directory::Directory, engine::Engine, log::Log};
+use storage::{checkpoint::Bounds, cut, directory::Directory, engine::Engine, log::Log};
 use tokio::{sync::watch, task::JoinHandle};
 use tracing::{info, warn};
 
@@ -129,12 +129,14 @@ impl Running {
         cut::point("stop.drained");
         if manner == Manner::Checkpointed {
             let Self { engine, log, control, owners, .. } = &self;
-            let parts = background::checkpoint_parts(control, owners, options.keep_entries);
+            let bounds = Bounds { keep_entries: options.keep_entries, ..Bounds::default() };
+            let parts = background::checkpoint_parts(control, owners, bounds);
             if let Err(error) = storage::checkpoint::run(engine, log, &parts) {
                 warn!(%error, "last checkpoint failed; the next start replays the log");
             }
             cut::point("stop.checkpointed");
         }
+        self.engine.stop_waiting();
         let groups: Vec<Arc<dyn Consensus>> = self
             .owners
             .iter()

@@ -2,8 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    io,
-    path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -20,7 +18,7 @@ use storage::{
     cut,
     directory::{Directory, Fresh, Identity},
     engine::Engine,
-    log::{GroupId, GroupState, Log, LowWater},
+    log::{GroupId, GroupState, Log},
     recovery::{compare, delete_orphans, open_engine},
 };
 use tokio::{
@@ -34,6 +32,7 @@ use super::{
     Node,
     background::{self, Pace, Work},
     close::{Parts, Running},
+    disk,
 };
 use crate::{
     Error, Options, Result,
@@ -53,9 +52,6 @@ const APPLY_THREADS_MAX: usize = 4;
 /// Shards of a node: each costs memory and heartbeats.
 const SHARDS_MAX: u32 = 64;
 
-/// Free bytes below which new data is refused.
-const LOW_WATER_BYTES: u64 = 256 << 20;
-
 /// The node that makes a cluster.
 const FIRST_NODE: NodeId = NodeId(1);
 
@@ -74,7 +70,7 @@ pub(super) async fn open(options: Options) -> Result<Node> {
     opened.await.unwrap_or(Err(Error::Stopping))
 }
 
-fn open_here(options: Options) -> Result<Node> {
+fn open_here(mut options: Options) -> Result<Node> {
     let system = |action| move |source| Error::System { action, source };
     if !(1..=SHARDS_MAX).contains(&options.shards) {
         return Err(Error::ShardCount { asked: options.shards, max: SHARDS_MAX });
@@ -88,6 +84,7 @@ fn open_here(options: Options) -> Result<Node> {
     // Declared first, dropped last: the directory is given back when everything in it is closed.
     let home = Directory::open(&options.directory, fresh)?;
     let closing = Arc::new(AtomicBool::new(false));
+    disk::fit(&mut options, &home)?;
     let (log, recovered) = open_log(&options, &home, &closing)?;
     cut::point("start.log");
     let (engine, _cut) = open_engine(&home.state_path(), &home.kept_path(), &options.engine)?;
@@ -131,6 +128,7 @@ impl Opening {
         for name in delete_orphans(&self.engine, &current)? {
             info!(name, "state that an installation left behind is deleted");
         }
+        self.engine.start_waiting();
         tasks.push(self.watch_control(&control));
         let (closing, on_fatal) = (self.closing.clone(), self.options.on_fatal.clone());
         let work = Work {
@@ -149,9 +147,11 @@ impl Opening {
             every: self.options.checkpoint_every,
             bytes: self.options.checkpoint_bytes,
             keep_entries: self.options.keep_entries,
+            log_bytes: self.options.log_bytes_max,
         };
         tasks.push(runtime.spawn(background::checkpoints(work.clone(), pace, stopped.clone())));
         tasks.push(runtime.spawn(background::collections(work.clone(), stopped.clone())));
+        tasks.push(runtime.spawn(background::watch(work.clone(), stopped.clone())));
         tasks.push(runtime.spawn(background::sweeps(work, self.options.sweep_every, stopped)));
         Ok(self.assemble(control, map, owners, tasks, stop))
     }
@@ -364,26 +364,11 @@ fn open_log(
             on_fatal(&Error::Log(failure.clone()));
         }
     });
-    if log.low_water.is_none() {
-        log.low_water = Some(low_water(home.log_path())?);
-    }
     // A log may be missing only where nothing was applied yet: a first start that was cut short begins again.
     let state = std::fs::read_dir(home.state_path());
     let state = state.map_err(|source| Error::System { action: "list the state's folder", source })?;
     log.must_exist = !home.is_new() && state.count() > 0;
     Ok(Log::open(&home.log_path(), log, home.log_identity())?)
-}
-
-/// Below this, or a quarter of a small disk, the disk counts as full: what is being applied must still find room, in journals,
-/// in memtables on their way to disk and in what compacts them.
-fn low_water(path: PathBuf) -> Result<LowWater> {
-    let look = move || rustix::fs::statvfs(&path).map_err(io::Error::from);
-    let disk = look().map_err(|source| Error::System { action: "measure the disk", source })?;
-    let total = disk.f_blocks.saturating_mul(disk.f_frsize);
-    Ok(LowWater {
-        bytes_min: LOW_WATER_BYTES.min(total / 4),
-        available: Arc::new(move || look().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))),
-    })
 }
 
 fn apply_threads(options: &Options) -> usize {

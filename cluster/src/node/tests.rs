@@ -582,8 +582,11 @@ async fn a_full_disk_refuses_new_data_and_lets_go_of_old() {
     let mut options = options(&directory);
     let looked_at = free.clone();
     let available = move || Ok(looked_at.load(std::sync::atomic::Ordering::Relaxed));
-    options.log.low_water =
-        Some(storage::log::LowWater { bytes_min: 1 << 20, available: Arc::new(available) });
+    options.log.low_water = Some(storage::log::LowWater {
+        bytes_min: 1 << 20,
+        frees_bytes_min: 0,
+        available: Arc::new(available),
+    });
     options.log.retry_after = Duration::from_millis(1);
     let node = Node::open(options).await.unwrap();
     let world = World::new(&node).await;
@@ -604,6 +607,66 @@ async fn a_full_disk_refuses_new_data_and_lets_go_of_old() {
         tokio::task::yield_now().await;
     }
     world.applied(world.insert(2, 2, "b")).await;
+    node.close().await.unwrap();
+}
+
+/// The thread that applies stands still, as it does while four memtables wait to be flushed (there, and here for want of
+/// room, it sleeps inside the engine's commit). Consensus does not live on it.
+#[tokio::test]
+async fn case_29_an_apply_that_stands_still_costs_no_leader_and_no_reader() {
+    let directory = TempDir::new().unwrap();
+    let free = Arc::new(std::sync::atomic::AtomicU64::new(u64::MAX));
+    let mut options = options(&directory);
+    let looked_at = free.clone();
+    let available = move || Ok(looked_at.load(std::sync::atomic::Ordering::Relaxed));
+    options.engine.disk = Some(storage::engine::Disk(Arc::new(available)));
+    let node = Node::open(options).await.unwrap();
+    let world = World::new(&node).await;
+    world.applied(world.insert(1, 1, "a")).await;
+    let groups = || -> Vec<_> {
+        node.stats().shards.iter().map(|shard| (shard.term, shard.epoch, shard.owned)).collect()
+    };
+    let before = groups();
+
+    free.store(0, std::sync::atomic::Ordering::Relaxed);
+    let waiting = world.router.execute(world.insert(2, 2, "b"), WAIT);
+    tokio::pin!(waiting);
+    let last = |stats: Stats| stats.shards.iter().map(|shard| shard.last).collect::<Vec<_>>();
+    let logged = last(node.stats());
+    let owners = node.parts.running.lock().as_ref().unwrap().owners.clone();
+    let consensus = async {
+        // The entry is in the log, and every group leads; those that wait for no entry confirm it.
+        while last(node.stats()) == logged {
+            tokio::task::yield_now().await;
+        }
+        for owner in &owners {
+            let metrics = owner.consensus().metrics();
+            assert!(owner.consensus().is_sole_voter_leader());
+            if metrics.last == metrics.applied {
+                owner.consensus().read_index().await.unwrap();
+            }
+        }
+    };
+    tokio::select! {
+        outcome = &mut waiting => panic!("it was applied without room: {outcome:?}"),
+        () = consensus => {}
+    }
+    drop(owners);
+    assert_eq!(groups(), before);
+    assert_eq!(world.n_of(1).await, Some(1));
+    assert_eq!(world.n_of(2).await, None);
+    free.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
+    assert!(matches!(waiting.await.unwrap(), Outcome::Applied(_)));
+    assert_eq!(world.n_of(2).await, Some(2));
+
+    // A node that is closed does not wait for room.
+    free.store(0, std::sync::atomic::Ordering::Relaxed);
+    let insert = world.insert(3, 3, "c");
+    let (late, closed) = tokio::join!(world.router.execute(insert, WAIT), node.close());
+    closed.unwrap();
+    assert!(late.is_err());
+    let node = open(&directory).await;
+    assert_eq!(World::again(&node).n_of(2).await, Some(2));
     node.close().await.unwrap();
 }
 

@@ -15,6 +15,7 @@ use model::{
 };
 use storage::{
     codec::entry::{Body, Descriptors as Entry, Held},
+    log::Use,
     shard::Compiled,
 };
 
@@ -71,7 +72,7 @@ impl Owner {
         // Looked at under the lock: a change that was published before is seen, one that comes later waits for the lock.
         let missing = self.missing(&self.board.newest(), tables, sequences);
         if missing != Entry::default() {
-            self.propose(Body::Descriptors(missing)).await?;
+            self.propose(Body::Descriptors(missing), Use::Reserve).await?;
         }
         Ok(())
     }
@@ -92,7 +93,7 @@ impl Owner {
         entry.dropped_sequences =
             sequences.into_iter().filter(|id| catalog.sequence(*id).is_none()).collect();
         if entry != Entry::default() {
-            self.propose(Body::Descriptors(entry)).await?;
+            self.propose(Body::Descriptors(entry), Use::Reserve).await?;
         }
         Ok(())
     }

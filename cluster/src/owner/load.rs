@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use storage::{
     codec::entry::{self, Body, Entry, Load, Part},
     cut,
+    log::Use,
     shard::EntryOutcome,
 };
 
@@ -93,14 +94,11 @@ impl Owner {
         sequence: u32,
         rows: Bytes,
     ) -> Result<()> {
-        if self.log.is_read_only() {
-            return Err(Error::Log(storage::log::Error::StorageFull));
-        }
         if load.epoch != self.epoch() {
             return Err(Error::LoadLost);
         }
         self.loads.add(load.number, rows.len())?;
-        self.stage_part(Part { partition, number: load.number, sequence, bytes: rows }).await
+        self.stage_part(Part { partition, number: load.number, sequence, bytes: rows }, Use::Common).await
     }
 
     /// Gives a load up.
@@ -109,7 +107,7 @@ impl Owner {
             return Ok(());
         }
         self.loads.end(load.number);
-        self.propose(Body::LoadAbort { partition, number: load.number }).await.map(drop)
+        self.propose(Body::LoadAbort { partition, number: load.number }, Use::Reserve).await.map(drop)
     }
 
     /// The entry that ends a load with its command.
@@ -148,6 +146,9 @@ impl Owner {
         if given > TRANSACTION_BYTES_MAX {
             return Err(Error::CommandTooLarge { given, max: TRANSACTION_BYTES_MAX, unit: "bytes" });
         }
+        if !self.log.has_room(2 * given as u64)? {
+            return Err(Error::Log(storage::log::Error::StorageFull));
+        }
         let number = self.next_number();
         let mut rest = rows().peekable();
         let buffers = std::iter::from_fn(|| {
@@ -165,7 +166,7 @@ impl Owner {
             Some(buffer)
         });
         let parts = buffers.flat_map(Rows::into_parts);
-        let parts = self.stage_parts(&command.partition, number, parts).await?;
+        let parts = self.stage_parts(&command.partition, number, parts, Use::Common).await?;
         let loaded = Loaded { id: LoadId { epoch: self.epoch(), number }, parts, table };
         self.end_load(&head, &loaded).map(Some)
     }
@@ -176,6 +177,7 @@ impl Owner {
         partition: &PartitionId,
         number: u64,
         parts: impl Iterator<Item = Bytes> + Send,
+        room: Use,
     ) -> Result<u32> {
         let parts = (0..).zip(parts).map(|(sequence, bytes)| Part {
             partition: partition.clone(),
@@ -184,21 +186,23 @@ impl Owner {
             bytes,
         });
         let staged = stream::iter(parts)
-            .map(|part| -> BoxFuture<'_, Result<()>> { Box::pin(self.stage_part(part)) })
+            .map(|part| -> BoxFuture<'_, Result<()>> { Box::pin(self.stage_part(part, room)) })
             .buffered(PARTS_AHEAD)
             .try_fold(0, |count, ()| async move { Ok(count + 1) })
             .await;
         if staged.is_err() {
             // If that fails too, a sweep removes them.
-            let _ = self.propose(Body::LoadAbort { partition: partition.clone(), number }).await;
+            let _ =
+                self.propose(Body::LoadAbort { partition: partition.clone(), number }, Use::Reserve).await;
         }
         staged
     }
 
     /// Proposes a part; it is staged when this returns.
-    async fn stage_part(&self, part: Part) -> Result<()> {
-        let entry = Entry { stamp: self.stamp(), body: Body::Part(part) };
-        match self.consensus.propose(entry::to_bytes(&entry), None).await {
+    async fn stage_part(&self, part: Part, room: Use) -> Result<()> {
+        let entry = entry::to_bytes(&Entry { stamp: self.stamp(), body: Body::Part(part) });
+        let room = self.log.admit(entry.len() as u64, room)?;
+        match self.consensus.propose(entry, Some(Box::new(room))).await {
             Ok(Applied::Shard(EntryOutcome::Done)) => {
                 cut::point("large.staged");
                 Ok(())

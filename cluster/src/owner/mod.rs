@@ -35,6 +35,7 @@ use model::{
 };
 use storage::{
     codec::entry::{Backfill, Body, Entry, FeedRetention, Stamp, to_bytes},
+    log::Use,
     shard::{Backfilled, EntryOutcome, Shard, Snapshot},
 };
 use tracing::{info, warn};
@@ -277,7 +278,7 @@ impl Owner {
 
     /// Adds a page of rows to an index.
     pub(crate) async fn backfill(&self, page: Backfill) -> Result<Backfilled> {
-        match self.propose(Body::Backfill(page)).await? {
+        match self.propose(Body::Backfill(page), Use::Common).await? {
             EntryOutcome::Backfilled(backfilled) => Ok(backfilled),
             EntryOutcome::Done
             | EntryOutcome::Fenced
@@ -287,9 +288,10 @@ impl Owner {
     }
 
     /// Proposes an entry of the owner's own.
-    async fn propose(&self, body: Body) -> Result<EntryOutcome> {
+    async fn propose(&self, body: Body, room: Use) -> Result<EntryOutcome> {
         let entry = to_bytes(&Entry { stamp: self.stamp(), body });
-        match self.consensus.propose(entry, None).await {
+        let room = self.log.admit(entry.len() as u64, room)?;
+        match self.consensus.propose(entry, Some(Box::new(room))).await {
             Ok(Applied::Shard(EntryOutcome::Fenced)) => Err(Error::NoLeader { shard: self.shard }),
             Ok(Applied::Shard(outcome)) => Ok(outcome),
             Ok(Applied::Control(_) | Applied::Nothing) => {

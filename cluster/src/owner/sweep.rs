@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use storage::{
     codec::entry::Body,
     keyspace::{Due, due},
+    log::Use,
     shard::EntryOutcome,
 };
 
@@ -38,7 +39,7 @@ impl Owner {
             let scanned_upto = last.map_or(now, |last| last.time);
             if !page.is_empty()
                 && let EntryOutcome::Expired(count) =
-                    self.propose(Body::Expire { due: page, feed: self.feed }).await?
+                    self.propose(Body::Expire { due: page, feed: self.feed }, Use::Reserve).await?
             {
                 done += count;
             }

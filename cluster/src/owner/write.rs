@@ -6,6 +6,7 @@
 //! - Locks are given back where the command was applied, before its client hears of it; a client that goes away changes
 //!   nothing about that.
 //! - What is not proposed had no effect, and its error says so.
+//! - Whatever is proposed was admitted by the log first, but for a claim: on a full disk there is room for it.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -18,6 +19,7 @@ use model::{
 };
 use storage::{
     codec::entry::{self, Body, Close, Entry, encode_command, encode_large},
+    log::{Admitted, Use},
     shard::EntryOutcome,
 };
 
@@ -39,6 +41,7 @@ pub(super) const TRANSACTION_BYTES_MAX: usize = 256 << 20;
 struct InFlight {
     _locks: Keep,
     _pass: Pass,
+    _room: Admitted,
 }
 
 /// The locks of a command.
@@ -70,7 +73,8 @@ impl Owner {
         lock_wait: Duration,
     ) -> Result<Outcome> {
         let started = self.timer.now();
-        self.check_room(command, loaded)?;
+        let room = room_of(command, loaded);
+        self.check_room(loaded, room)?;
         if let Some(missing) = self.bring_for_command(command, loaded).await? {
             return Ok(Outcome::Rejected(Rejection::TableMissing { table: missing }));
         }
@@ -82,20 +86,21 @@ impl Owner {
                 return Ok(Outcome::Rejected(Rejection::DeadlinePassed));
             }
         }
-        let in_flight: raft::InFlight = Box::new(InFlight { _locks: keep, _pass: pass });
         let entry = if let Some(loaded) = loaded {
             self.end_load(command, loaded)?
         } else if command.writes.len() > ENTRY_WRITES_MAX {
-            self.stage(command).await?
+            self.stage(command, room).await?
         } else {
             let mut entry = Vec::with_capacity(256);
             encode_command(&mut entry, &self.stamp(), command);
             if entry.len() <= self.entry_bytes_max() {
                 Bytes::from(entry)
             } else {
-                self.stage(command).await?
+                self.stage(command, room).await?
             }
         };
+        let room = self.log.admit(entry.len() as u64, room)?;
+        let in_flight: raft::InFlight = Box::new(InFlight { _locks: keep, _pass: pass, _room: room });
         match self.consensus.propose(entry, Some(in_flight)).await {
             Ok(Applied::Shard(EntryOutcome::Command(outcome))) => Ok(outcome),
             Ok(Applied::Shard(_) | Applied::Control(_) | Applied::Nothing) => {
@@ -108,7 +113,7 @@ impl Owner {
     /// Stages a command that is larger than an entry, part by part; answers the entry that closes it.
     ///
     /// One at a time per shard, so that what is staged is bounded. A part that is not closed has no effect.
-    async fn stage(self: &Arc<Self>, command: &Command) -> Result<Bytes> {
+    async fn stage(self: &Arc<Self>, command: &Command, room: Use) -> Result<Bytes> {
         let _turn = self.staging.lock().await;
         if let Some(entry) = self.stage_inserts(command).await? {
             return Ok(entry);
@@ -122,12 +127,16 @@ impl Owner {
                 unit: "bytes",
             });
         }
+        // It is written once more, with its entries of indexes, when all of it is applied.
+        if room == Use::Common && !self.log.has_room(2 * whole.len() as u64)? {
+            return Err(Error::Log(storage::log::Error::StorageFull));
+        }
         let whole = Bytes::from(whole);
         let number = self.next_number();
         let partition = &command.partition;
         let slices = (0..whole.len()).step_by(PART_BYTES);
         let slices = slices.map(|from| whole.slice(from..whole.len().min(from + PART_BYTES)));
-        let parts = self.stage_parts(partition, number, slices).await?;
+        let parts = self.stage_parts(partition, number, slices, room).await?;
         let close = Close { partition: partition.clone(), number, parts };
         Ok(entry::to_bytes(&Entry { stamp: self.stamp(), body: Body::Close(close) }))
     }
@@ -217,10 +226,9 @@ impl Owner {
         );
     }
 
-    /// While the disk is full, only what makes room is let through.
-    fn check_room(&self, command: &Command, loaded: Option<&Loaded>) -> Result<()> {
-        let frees = |write: &Write| matches!(write, Write::Delete { .. } | Write::Truncate { .. });
-        if self.log.is_read_only() && (loaded.is_some() || !command.writes.iter().all(frees)) {
+    /// Refuses what will find no room, before anything waits for it.
+    fn check_room(&self, loaded: Option<&Loaded>, room: Use) -> Result<()> {
+        if self.log.is_read_only() && room == Use::Common {
             return Err(Error::Log(storage::log::Error::StorageFull));
         }
         // What is being applied must find room: the rows of a load are written again, with their entries of indexes.
@@ -230,6 +238,12 @@ impl Owner {
         }
         Ok(())
     }
+}
+
+/// While the disk is full, only what makes room is let through.
+fn room_of(command: &Command, loaded: Option<&Loaded>) -> Use {
+    let frees = |write: &Write| matches!(write, Write::Delete { .. } | Write::Truncate { .. });
+    if loaded.is_none() && command.writes.iter().all(frees) { Use::Reserve } else { Use::Common }
 }
 
 fn want_for_condition(wants: &mut Vec<(Lockable, LockMode)>, condition: &Condition) {

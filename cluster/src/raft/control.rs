@@ -24,7 +24,7 @@ use storage::{
     codec::control::{Answer, Body, Request, to_bytes},
     engine::{self, Engine},
     keyspace::keyspace_name,
-    log::{GroupState, Log, LogId},
+    log::{GroupState, Log, LogId, Use},
 };
 
 use super::{
@@ -163,10 +163,8 @@ impl Control {
     ///
     /// While the disk is full, only changes that put nothing are let through.
     pub(crate) async fn change(&self, change: Change) -> Result<Arc<Catalog>> {
-        if !change.put.is_empty() && self.replica.log.is_read_only() {
-            return Err(Error::Log(storage::log::Error::StorageFull));
-        }
-        match self.ask(Body::Change(change)).await? {
+        let room = if change.put.is_empty() { Use::Reserve } else { Use::Common };
+        match self.ask_with(Body::Change(change), room).await? {
             Answer::Changed(_) => Ok(self.replica.board.newest().catalog().clone()),
             other => Err(unexpected(&other)),
         }
@@ -226,13 +224,19 @@ impl Control {
         &self.replica
     }
 
+    /// Asks for what is small, and goes on while the disk is full.
     async fn ask(&self, body: Body) -> Result<Answer> {
+        self.ask_with(body, Use::Reserve).await
+    }
+
+    async fn ask_with(&self, body: Body, room: Use) -> Result<Answer> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let id = (u128::from(self.nonce) << 64) | u128::from(number);
         let request: Bytes = to_bytes(&Request { id, body });
         let deadline = self.timer.now() + ASK_AGAIN;
         loop {
-            match self.consensus.propose(request.clone(), None).await {
+            let room = self.replica.log.admit(request.len() as u64, room)?;
+            match self.consensus.propose(request.clone(), Some(Box::new(room))).await {
                 Ok(Applied::Control(Answer::Refused { code, message })) => {
                     return Err(Error::Refused(ModelError::new(code, message)));
                 }

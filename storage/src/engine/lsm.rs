@@ -13,6 +13,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use arc_swap::ArcSwapOption;
@@ -21,12 +22,19 @@ use fjall::{
     Readable as _, config::PinningPolicy,
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
-use super::{Batch, KeyspaceOf, Options};
+use super::{Batch, Disk, KeyspaceOf, Options};
 use crate::error::{Error, Result};
 
 pub(super) use fjall::{Iter, Keyspace, Slice, Snapshot};
+
+/// Room that is left to the engine's small files.
+const ROOM_BYTES_MIN: u64 = 4 << 20;
+/// How often a keyspace is rewritten in a row.
+const COMPACTIONS_MAX: usize = 12;
+/// How often a disk without room is looked at by who waits for it.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A fjall database.
 pub(super) struct Lsm {
@@ -39,6 +47,19 @@ pub(super) struct Lsm {
     /// Counts beginnings and ends of commits: odd while one is at work.
     turn: AtomicU64,
     committing: Mutex<()>,
+    disk: Option<Disk>,
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+/// What a commit does that finds no room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    /// It tries all the same: a start that would wait tells nobody why.
+    NotYet,
+    Waits,
+    /// It is refused.
+    NoMore,
 }
 
 impl Lsm {
@@ -62,6 +83,9 @@ impl Lsm {
             latest: ArcSwapOption::empty(),
             turn: AtomicU64::new(0),
             committing: Mutex::new(()),
+            disk: options.disk.clone(),
+            waiting: Mutex::new(Waiting::NotYet),
+            changed: Condvar::new(),
         })
     }
 
@@ -107,6 +131,13 @@ impl Lsm {
                 None => writes.remove(keyspace, &**key),
             }
         }
+        let bytes: usize = batch
+            .writes
+            .iter()
+            .map(|(_, key, value)| key.len() + value.as_ref().map_or(0, |value| value.len()))
+            .sum();
+        // In the journal, and in a table when its memtable is full.
+        self.wait_for_room(2 * bytes as u64)?;
         let one = self.committing.lock();
         // A batch is inserted key by key, and a flush that ends meanwhile, in any keyspace, moves `visible_seqno` past it.
         // So whoever asks while this is at work is given the moment before it.
@@ -118,6 +149,63 @@ impl Lsm {
         self.latest.store(None);
         drop(one);
         committed
+    }
+
+    /// Whether the disk has room for so many bytes, and for whatever may leave memory meanwhile.
+    fn has_room(&self, bytes: u64) -> Result<bool> {
+        let Some(Disk(available)) = &self.disk else { return Ok(true) };
+        let available = available().map_err(|error| Error::io("measure", &self.directory, error))?;
+        Ok(available >= self.database.write_buffer_size() + bytes + ROOM_BYTES_MIN)
+    }
+
+    fn wait_for_room(&self, bytes: u64) -> Result<()> {
+        let mut waiting = self.waiting.lock();
+        if *waiting == Waiting::NotYet || self.has_room(bytes)? {
+            return Ok(());
+        }
+        tracing::warn!("the disk is full, what was accepted waits for room");
+        while !self.has_room(bytes)? {
+            if *waiting == Waiting::NoMore {
+                return Err(Error::DiskFull { path: self.directory.clone() });
+            }
+            self.changed.wait_for(&mut waiting, LOOK_AGAIN);
+        }
+        tracing::info!("there is room again for what was accepted");
+        Ok(())
+    }
+
+    pub(super) fn commit_at_work(&self) -> Option<u64> {
+        Some(self.turn.load(Ordering::SeqCst)).filter(|turn| turn % 2 == 1)
+    }
+
+    pub(super) fn start_waiting(&self) {
+        *self.waiting.lock() = Waiting::Waits;
+    }
+
+    pub(super) fn stop_waiting(&self) {
+        *self.waiting.lock() = Waiting::NoMore;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn compact(&self, keyspace: &Keyspace) -> Result<bool> {
+        if !self.flush(keyspace)? {
+            return Ok(false);
+        }
+        // The first finds out which files of large values are mostly dead; each further one takes a quarter of them away.
+        let mut before = u64::MAX;
+        for pass in 0..COMPACTIONS_MAX {
+            let bytes = keyspace.disk_space();
+            if pass > 1 && bytes > before - before / 64 {
+                break;
+            }
+            before = bytes;
+            // All of it is there twice for a moment.
+            if !self.has_room(bytes)? {
+                return Ok(false);
+            }
+            keyspace.major_compact().map_err(|error| self.failure("compact", error))?;
+        }
+        Ok(true)
     }
 
     /// This moment, and whether it is the newest: while a batch is being written it is the one before the batch. While
@@ -182,6 +270,14 @@ impl Lsm {
             }
         }
         self.database.persist(PersistMode::SyncData).map_err(|error| self.failure("sync", error))
+    }
+
+    pub(super) fn flush(&self, keyspace: &Keyspace) -> Result<bool> {
+        if !self.has_room(0)? {
+            return Ok(false);
+        }
+        keyspace.rotate_memtable_and_wait().map_err(|error| self.failure("flush", error))?;
+        Ok(true)
     }
 
     pub(super) fn disk_bytes(&self) -> Result<u64> {
@@ -273,10 +369,6 @@ pub(super) fn pair(guard: fjall::Guard) -> Result<(Slice, Slice)> {
 
 pub(super) fn name_of(keyspace: &Keyspace) -> &str {
     keyspace.name()
-}
-
-pub(super) fn flush(keyspace: &Keyspace) -> Result<()> {
-    keyspace.rotate_memtable_and_wait().map_err(|error| failure("flush", Path::new(""), error))
 }
 
 pub(super) fn read_failure(error: fjall::Error) -> Error {

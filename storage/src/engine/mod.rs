@@ -10,7 +10,8 @@
 //! - A failed write or sync means "unknown", never "absent": every later write is refused and the process must end.
 //! - A keyspace is never emptied; it is deleted and another made (a new generation).
 //!
-//! Commit may sleep in its caller when compaction lags behind: never call it on an async worker thread.
+//! Commit may sleep in its caller when compaction lags behind, and waits while the disk has no room for what it would have
+//! to write: never call it on an async worker thread.
 //!
 //! Not here: what keys mean ([`crate::keyspace`]).
 
@@ -22,6 +23,7 @@ mod snapshot;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use std::{path::Path, sync::Arc};
 
@@ -30,6 +32,7 @@ use crate::error::{Error, Result};
 pub use batch::Batch;
 pub use journal::{Cut, cut_torn_journal};
 pub use snapshot::{Iter, Pair, Snapshot};
+pub use watch::{COMMIT_MAX, Watch};
 
 /// Settings of an engine on disk.
 #[derive(Clone, Debug)]
@@ -51,6 +54,18 @@ pub struct Options {
     pub files_max: usize,
     /// Values from this size on are kept apart from their keys.
     pub separate_bytes_min: u32,
+    /// The disk it lies on; none if it is never full.
+    pub disk: Option<Disk>,
+}
+
+/// A disk, of which can be asked how many bytes are free.
+#[derive(Clone)]
+pub struct Disk(pub Arc<dyn Fn() -> std::io::Result<u64> + Send + Sync>);
+
+impl std::fmt::Debug for Disk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Disk")
+    }
 }
 
 impl Default for Options {
@@ -62,6 +77,7 @@ impl Default for Options {
             workers: 10,
             files_max: 512,
             separate_bytes_min: 4_096,
+            disk: None,
         }
     }
 }
@@ -138,6 +154,9 @@ impl Engine {
     }
 
     /// Writes a batch, all or nothing, without a sync.
+    ///
+    /// What is applied cannot be refused, and an engine that meets the end of the disk is lost to this process. So it waits
+    /// before that until there is room ([`Engine::start_waiting`]); readers go on meanwhile.
     pub fn commit(&self, batch: Batch) -> Result<()> {
         match &self.0 {
             Backend::Lsm(lsm) => lsm.commit(batch),
@@ -145,6 +164,39 @@ impl Engine {
                 memory.commit(batch);
                 Ok(())
             }
+        }
+    }
+
+    /// The number of the commit that is at work; none while none is, or it waits for room.
+    fn commit_at_work(&self) -> Option<u64> {
+        match &self.0 {
+            Backend::Lsm(lsm) => lsm.commit_at_work(),
+            Backend::Memory(_) => None,
+        }
+    }
+
+    /// From now on a commit waits while the disk has no room for it. Before, it tries, and fails.
+    pub fn start_waiting(&self) {
+        match &self.0 {
+            Backend::Lsm(lsm) => lsm.start_waiting(),
+            Backend::Memory(_) => {}
+        }
+    }
+
+    /// Ends waiting for room, for good: who waits is refused.
+    pub fn stop_waiting(&self) {
+        match &self.0 {
+            Backend::Lsm(lsm) => lsm.stop_waiting(),
+            Backend::Memory(_) => {}
+        }
+    }
+
+    /// Rewrites a keyspace without what was deleted in it, so that the disk gets its room back; false if the disk has no
+    /// room for that either.
+    pub fn compact(&self, keyspace: &Keyspace) -> Result<bool> {
+        match (&self.0, &keyspace.0) {
+            (Backend::Lsm(lsm), KeyspaceOf::Lsm(keyspace)) => lsm.compact(keyspace),
+            (Backend::Memory(_) | Backend::Lsm(_), _) => Ok(true),
         }
     }
 
@@ -259,11 +311,11 @@ impl Engine {
         }
     }
 
-    /// Moves a keyspace's memtable to disk, so that it no longer pins the oldest journal.
-    pub fn flush(&self, keyspace: &Keyspace) -> Result<()> {
-        match &keyspace.0 {
-            KeyspaceOf::Lsm(keyspace) => lsm::flush(keyspace),
-            KeyspaceOf::Memory(_) => Ok(()),
+    /// Moves a keyspace's memtable to disk, so that it no longer pins the oldest journal; false if the disk has no room.
+    pub fn flush(&self, keyspace: &Keyspace) -> Result<bool> {
+        match (&self.0, &keyspace.0) {
+            (Backend::Lsm(lsm), KeyspaceOf::Lsm(keyspace)) => lsm.flush(keyspace),
+            (Backend::Memory(_) | Backend::Lsm(_), _) => Ok(true),
         }
     }
 }

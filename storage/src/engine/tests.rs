@@ -174,7 +174,7 @@ proptest! {
                     held.remove(0);
                 }
                 Step::Forget => {}
-                Step::Flush(at) => disk.engine.flush(&disk.keyspaces[at]).expect("flushed"),
+                Step::Flush(at) => assert!(disk.engine.flush(&disk.keyspaces[at]).expect("flushed")),
                 Step::Persist => disk.engine.persist().expect("synced"),
                 Step::Reopen => {
                     let names: Vec<String> = disk.engine.keyspace_names();
@@ -345,7 +345,7 @@ fn find_large(journal: &Path) -> u64 {
 }
 
 #[test]
-fn a_page_lost_inside_a_value_is_cut_away_with_what_follows() {
+fn case_21_a_page_lost_inside_a_value_is_cut_away_with_what_follows() {
     let folder = tempfile::tempdir().expect("a folder");
     let (copy, journal) = cut_power(folder.path());
     let large = find_large(&journal);
@@ -382,6 +382,103 @@ fn a_journal_cut_at_any_place_keeps_its_whole_batches() {
         assert!(keys.len() < 10);
     }
     assert_eq!(survivors(&copy, &folder.path().join("kept")), ((0..10).collect(), false));
+}
+
+/// What is applied lies beside the rows in one batch, over two keyspaces: wherever the journal ends, they agree.
+#[test]
+fn case_27_a_batch_over_two_keyspaces_is_there_with_its_applied_index_or_not_at_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    let engine = Engine::open(&state, &small()).expect("opened");
+    let names = ["s0001.0", "s0002.0"];
+    let keyspaces = names.map(|name| engine.keyspace(name).expect("a keyspace"));
+    for n in 0..40u8 {
+        let mut batch = Batch::new();
+        for keyspace in &keyspaces {
+            batch.put(keyspace, vec![b'r', n], vec![n; 1 + usize::from(n) * 20]);
+            batch.put(keyspace, b"applied".to_vec(), vec![n]);
+        }
+        engine.commit(batch).expect("written");
+        if n == 20 {
+            // From here on one of them is on disk further than the other.
+            assert!(engine.flush(&keyspaces[0]).expect("flushed"));
+        }
+    }
+    let copy = folder.path().join("copy");
+    copy_folder(&state, &copy);
+    let journal = |folder: &Path| {
+        let files = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+        let mut journals = files.filter(|path| path.extension().is_some_and(|extension| extension == "jnl"));
+        journals.next().expect("a journal")
+    };
+    let bytes = fs::read(journal(&copy)).expect("a journal");
+    let used = bytes.iter().rposition(|byte| *byte != 0).expect("batches") as u64 + 1;
+    let mut found = std::collections::BTreeSet::new();
+    for (case, at) in (0..used).step_by(used as usize / 20).chain([used]).enumerate() {
+        let torn = folder.path().join(format!("torn{case}"));
+        copy_folder(&copy, &torn);
+        fs::OpenOptions::new().write(true).open(journal(&torn)).expect("a file").set_len(at).expect("cut");
+        let (engine, _) = open_engine(&torn, &folder.path().join("kept"), &small()).expect("opened");
+        let snapshot = engine.snapshot();
+        let ends = names.map(|name| {
+            let rows = all(&snapshot, &engine.keyspace(name).expect("a keyspace"));
+            let applied = rows.get(&b"applied"[..]).map(|value| value[0]);
+            let last = rows.keys().filter(|key| key[0] == b'r').map(|key| key[1]).max();
+            assert_eq!(applied, last, "{name} cut at {at}");
+            assert_eq!(rows.len(), last.map_or(0, |last| usize::from(last) + 2), "{name} cut at {at}");
+            last
+        });
+        // What was flushed stays; behind it both end with the same batch.
+        assert_eq!(ends[0], ends[1].max(Some(20)), "cut at {at}");
+        found.insert(ends[1]);
+        drop(snapshot);
+        drop(engine);
+        fs::remove_dir_all(&torn).expect("removed");
+    }
+    assert!(found.len() > 10, "the cuts fell on {} places", found.len());
+}
+
+/// The symptom of fjall's #257: four memtables wait for a flush that does not come, and the writer sleeps.
+#[test]
+fn case_31_a_commit_that_does_not_end_is_noticed_and_others_are_not() {
+    use fjall::AbstractTree as _;
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = Engine::open(folder.path(), &small()).expect("opened");
+    let keyspace = engine.keyspace("s0001.0").expect("a keyspace");
+    let super::KeyspaceOf::Lsm(tree) = &keyspace.0 else { panic!("an engine on disk") };
+    let commit = |n: u8| {
+        let mut batch = Batch::new();
+        batch.put(&keyspace, vec![n], vec![n; 3 << 20]);
+        engine.commit(batch).expect("written");
+    };
+    let every = super::COMMIT_MAX / 10;
+    let mut watch = super::Watch::default();
+    for n in 0..30 {
+        commit(n);
+        watch.look(&engine, every).expect("nothing stands still");
+    }
+    std::thread::scope(|scope| {
+        let no_flush = tree.tree.get_flush_lock();
+        let writer = scope.spawn(|| (30..50).for_each(commit));
+        // It stands still when its number stays the same however often somebody else had a turn.
+        let mut same = (None, 0);
+        while same.1 < 10_000 {
+            assert!(!writer.is_finished(), "the writer was not held up");
+            let now = engine.commit_at_work().filter(|_| tree.tree.sealed_memtable_count() >= 4);
+            same = if now.is_some() && now == same.0 { (now, same.1 + 1) } else { (now, 0) };
+            std::thread::yield_now();
+        }
+        for _ in 0..10 {
+            watch.look(&engine, every).expect("not long enough");
+        }
+        let stuck = watch.look(&engine, every).expect_err("long enough");
+        assert!(matches!(stuck, Error::EngineStuck { .. }), "{stuck}");
+        drop(no_flush);
+        writer.join().expect("it was only slow");
+    });
+    watch.look(&engine, every).expect("nothing is at work");
+    assert_eq!(all(&engine.snapshot(), &keyspace).len(), 50);
 }
 
 #[test]

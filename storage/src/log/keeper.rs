@@ -6,6 +6,7 @@
 //! - A freed file gets a new header only under its `.free` name.
 //! - No room is not an error: new entries are refused while there is room for all that was accepted, and making the
 //!   segment is tried again.
+//! - Below the low water a segment is made of new room only if what was accepted needs it.
 //! - The keeper never waits for the writer.
 //!
 //! Not here: which segments are free (`writer`).
@@ -17,6 +18,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::index::{Place, Slot};
+use super::queue::Queue;
 use super::read::Reader;
 use super::record::Body;
 use super::segment::{self, Header, Name, Segment};
@@ -57,6 +59,10 @@ struct State {
     full: bool,
     /// The freed file at hand was tried in vain.
     free_tried: bool,
+    /// The writer waits for a segment.
+    wanted: bool,
+    /// Making one has just failed for want of room: the next try waits.
+    in_vain: bool,
     /// Freeing was refused for want of room, and waits for the next try.
     release_paused: bool,
     stopped: Option<Error>,
@@ -66,6 +72,18 @@ struct State {
 impl State {
     fn has_untried_file(&self) -> bool {
         !self.free.is_empty() && !self.free_tried
+    }
+
+    fn set_full(&mut self, full: bool, queue: &Queue) {
+        if self.full != full {
+            self.full = full;
+            queue.set_full(full);
+            if full {
+                tracing::warn!("the disk is nearly full, new entries are refused");
+            } else {
+                tracing::info!("there is room on the disk again");
+            }
+        }
     }
 }
 
@@ -101,6 +119,8 @@ impl Keeper {
                 look_for_pins: false,
                 full: false,
                 free_tried: false,
+                wanted: false,
+                in_vain: false,
                 release_paused: false,
                 stopped: None,
                 stopping: false,
@@ -138,12 +158,18 @@ impl Keeper {
                 self.work.notify_all();
                 return Take::Ready(segment);
             }
+            state.wanted = true;
             self.work.notify_all();
             self.ready.wait(&mut state);
             if state.full && state.ready.is_empty() && state.stopped.is_none() {
                 return Take::Full;
             }
         }
+    }
+
+    /// Notes whether there is room for more.
+    pub(crate) fn set_full(&self, full: bool, queue: &Queue) {
+        self.state.lock().set_full(full, queue);
     }
 
     /// Ends the thread; the writer hears the error.
@@ -221,7 +247,7 @@ impl KeeperThread {
                 return Job::Release(state.oldest);
             }
             if state.ready.len() < options.ready_segments
-                && (!state.full || waited || state.has_untried_file())
+                && (!state.full || waited || state.has_untried_file() || (state.wanted && !state.in_vain))
             {
                 return Job::Make { number: state.next, freed: state.free.last().copied() };
             }
@@ -251,11 +277,16 @@ impl KeeperThread {
             bytes: shared.options.segment_bytes,
             recycled: freed.is_some(),
         };
+        let keeper = &shared.keeper;
+        let spare = freed.is_none() && !keeper.state.lock().wanted && !shared.queue.lacks_room();
+        if spare && !shared.has_room(header.bytes)? {
+            keeper.set_full(true, &shared.queue);
+            return Ok(());
+        }
         let made = match freed {
             Some(freed) => segment::recycle(&*shared.files, freed, &header),
             None => segment::create(&*shared.files, &header),
         };
-        let keeper = &shared.keeper;
         match made {
             Ok(segment) => {
                 let segment = Arc::new(segment);
@@ -267,32 +298,23 @@ impl KeeperThread {
                     Counters::add(&shared.counters.recycled, 1);
                 }
                 state.next = number + 1;
+                state.wanted = false;
+                state.in_vain = false;
                 state.ready.push_back(segment);
                 shared.queue.made_ready();
-                self.set_full(&mut state, low);
+                state.set_full(low, &shared.queue);
                 keeper.ready.notify_all();
                 Ok(())
             }
             Err(error) if error.is_storage_full() => {
                 let mut state = keeper.state.lock();
                 state.free_tried = freed.is_some();
-                self.set_full(&mut state, true);
+                state.in_vain = true;
+                state.set_full(true, &shared.queue);
                 keeper.ready.notify_all();
                 Ok(())
             }
             Err(error) => Err(error),
-        }
-    }
-
-    fn set_full(&self, state: &mut State, full: bool) {
-        if state.full != full {
-            state.full = full;
-            self.shared.queue.set_full(full);
-            if full {
-                tracing::warn!("no room for the next log segment, new entries are refused");
-            } else {
-                tracing::info!("room for log segments again");
-            }
         }
     }
 
@@ -303,7 +325,7 @@ impl KeeperThread {
         let low = !self.shared.has_room(0)?;
         let mut state = self.shared.keeper.state.lock();
         let full = low || state.ready.len() < self.shared.options.ready_segments;
-        self.set_full(&mut state, full);
+        state.set_full(full, &self.shared.queue);
         Ok(())
     }
 

@@ -58,7 +58,8 @@ use open::{Handle, state_of};
 pub use options::Plant;
 use options::VOTE_BYTES_MAX;
 pub use options::{Identity, LowWater, OnFatal, Options, Priority};
-use queue::{Push, Use};
+use queue::Push;
+pub use queue::Use;
 use read::Reader;
 use record::{Body, ENTRY_HEADER, size_of_record};
 use shared::{Counters, Shared};
@@ -168,6 +169,14 @@ impl Log {
         self.append_using(Use::Common, group, entries, callback)
     }
 
+    /// Lets a proposal of so many bytes in, whose entry is going to be [`append_reserved`](Log::append_reserved): there is
+    /// room for it until what is answered is dropped, which is to be when it was applied. A full disk refuses here, with
+    /// [`Error::StorageFull`], and nowhere behind.
+    pub fn admit(&self, bytes: u64, to_use: Use) -> Result<Admitted, Error> {
+        self.shared().admit(bytes, to_use)?;
+        Ok(Admitted { shared: self.handle.shared.clone(), bytes })
+    }
+
     /// Whether so many bytes may be written to the disk and it still counts as one with room.
     pub fn has_room(&self, bytes: u64) -> Result<bool, Error> {
         self.shared().has_room(bytes)
@@ -179,9 +188,9 @@ impl Log {
         self.shared().options.record_bytes_max() - ENTRY_HEADER
     }
 
-    /// As [`append`](Log::append), but goes on when the disk is full, from the room that was made ahead. For what frees
-    /// space, and for what Raft must not be refused; whoever proposes new data looks at
-    /// [`is_read_only`](Log::is_read_only) first.
+    /// As [`append`](Log::append), but goes on when the disk is full, from the room that was made ahead: for what was
+    /// [`admit`](Log::admit)ted, and for what Raft must not be refused. It is never refused for want of room; what finds
+    /// none waits for it in memory.
     pub fn append_reserved(
         &self,
         group: GroupId,
@@ -472,6 +481,7 @@ impl Log {
             rewritten: get(&counters.rewritten),
             recycled: get(&counters.recycled),
             segments: shared.segments.read().len(),
+            disk_bytes: shared.segments.read().values().map(|segment| segment.bytes).sum(),
             ready_segments: shared.keeper.ready_segments(),
             queue_bytes: shared.queue.bytes(),
             cache_bytes: shared.cache_bytes.load(Ordering::Relaxed),
@@ -534,6 +544,24 @@ impl Log {
             return Err(Error::TooManyGroups);
         }
         Ok(())
+    }
+}
+
+/// Room for a proposal, until this is dropped.
+pub struct Admitted {
+    shared: Arc<Shared>,
+    bytes: u64,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.shared.queue.give_back(self.bytes);
+    }
+}
+
+impl fmt::Debug for Admitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admitted").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 

@@ -39,8 +39,17 @@ pub enum Priority {
 pub struct LowWater {
     /// New entries are refused below this many free bytes.
     pub bytes_min: u64,
+    /// And what makes room is refused below this many: deleting writes too.
+    pub frees_bytes_min: u64,
     /// Free bytes where the log lies.
     pub available: Arc<dyn Fn() -> io::Result<u64> + Send + Sync>,
+}
+
+impl LowWater {
+    /// How many bytes are let in between two looks at the disk.
+    pub(crate) fn look_bytes(&self) -> u64 {
+        (self.bytes_min / 64).clamp(64 << 10, 4 << 20)
+    }
 }
 
 /// Called once with the first error that the log cannot survive, before anybody who waits hears of it.

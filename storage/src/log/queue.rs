@@ -4,7 +4,8 @@
 //! - Records leave in the order in which they came; a ticket numbers each of them, without gaps.
 //! - The lock is held for encoding and no longer: no file, no callback, no other lock under it.
 //! - Entries are let in only while there is room on disk for all that was let in: a full disk refuses, it does not make
-//!   somebody wait who was told yes.
+//!   somebody wait who was told yes. What was admitted as a proposal is counted until it was applied; if somebody else
+//!   takes the room that it was promised, it waits here, in memory, until there is some.
 //! - Somebody *attends* to the queue from the first record on until there is none: the thread of the log, or its driver if it
 //!   has one. Whoever adds the first record calls them; under load nobody makes a system call here.
 //! - A batch is taken under the writer's lock, so two who attend write one after the other.
@@ -40,9 +41,9 @@ struct Room {
     full: bool,
 }
 
-/// What room an append may use.
+/// What room an append, or a proposal, may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Use {
+pub enum Use {
     /// Only while the disk has more.
     Common,
     /// Also what is left when it has not.
@@ -70,6 +71,12 @@ struct State {
     driver: Option<Driver>,
     /// Bytes let in and not yet written.
     unwritten: u64,
+    /// Bytes of proposals that were admitted and not yet applied; what was written of them is still among them.
+    admitted: u64,
+    /// Bytes admitted since somebody looked at the disk.
+    unseen: u64,
+    /// How many wait for room.
+    waiting: usize,
     on_disk: Room,
 }
 
@@ -125,6 +132,9 @@ impl Queue {
                 batches: 0,
                 driver: None,
                 unwritten: 0,
+                admitted: 0,
+                unseen: 0,
+                waiting: 0,
                 on_disk: Room::default(),
             }),
             wake: Condvar::new(),
@@ -148,13 +158,48 @@ impl Queue {
                 if state.records.len() < self.bytes_max {
                     return Ok(());
                 }
-            } else if room.full && state.unwritten == 0 {
-                return Err(Error::StorageFull);
+            } else if room.full {
+                // Nobody may be refused any more, and nobody else comes in: it waits in the queue for the writer.
+                return Ok(());
             }
             // The driver may be the one who waits here.
             self.summon(&mut state);
+            state.waiting += 1;
             self.room.wait(&mut state);
+            state.waiting -= 1;
         }
+    }
+
+    /// Lets a proposal in, or refuses it while it can still be refused. Answers what is admitted now if it is time to look
+    /// at the disk.
+    pub(crate) fn admit(&self, bytes: u64, to_use: Use, look_bytes: u64) -> Result<Option<u64>, Error> {
+        let mut state = self.state.lock();
+        check(&state)?;
+        if state.on_disk.full && (to_use == Use::Common || !self.fits_on_disk(&state, state.admitted + bytes))
+        {
+            return Err(Error::StorageFull);
+        }
+        // Alone it looks every time: that costs it little beside its sync, and it does not run into a disk that has just
+        // become full.
+        let is_alone = state.admitted == 0;
+        state.admitted += bytes;
+        state.unseen += bytes;
+        if state.unseen < look_bytes && !state.on_disk.full && !is_alone {
+            return Ok(None);
+        }
+        state.unseen = 0;
+        Ok(Some(state.admitted))
+    }
+
+    /// A proposal was applied, or will never be.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.state.lock().admitted -= bytes;
+    }
+
+    /// Whether what was let in needs a segment that is not there yet.
+    pub(crate) fn lacks_room(&self) -> bool {
+        let state = self.state.lock();
+        state.waiting > 0 || !self.fits_on_disk(&state, state.admitted)
     }
 
     fn fits_on_disk(&self, state: &State, bytes: u64) -> bool {

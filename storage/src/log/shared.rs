@@ -13,7 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use super::files::Files;
 use super::group::Group;
 use super::keeper::Keeper;
-use super::queue::Queue;
+use super::queue::{Queue, Use};
 use super::segment::Segment;
 use super::{Error, GroupId, Identity, Options};
 
@@ -54,6 +54,31 @@ impl Shared {
         let Some(low_water) = &self.options.low_water else { return Ok(true) };
         let available = (low_water.available)().map_err(Error::io("measure free space"))?;
         Ok(available.saturating_sub(bytes) >= low_water.bytes_min)
+    }
+
+    /// Lets a proposal of so many bytes in, or refuses it.
+    ///
+    /// The disk is looked at here, every few megabytes, and not only by the keeper, who may be busy while a burst comes.
+    pub(crate) fn admit(&self, bytes: u64, to_use: Use) -> Result<(), Error> {
+        let Some(low_water) = &self.options.low_water else {
+            return self.queue.admit(bytes, to_use, u64::MAX).map(drop);
+        };
+        let Some(admitted) = self.queue.admit(bytes, to_use, low_water.look_bytes())? else { return Ok(()) };
+        let looked = (low_water.available)().map_err(Error::io("measure free space"));
+        // Each byte is written again when it is applied, and once more when it leaves the memtable.
+        let available = looked.inspect_err(|_| self.queue.give_back(bytes))?.saturating_sub(2 * admitted);
+        if available < low_water.bytes_min {
+            self.keeper.set_full(true, &self.queue);
+        }
+        let bytes_min = match to_use {
+            Use::Common => low_water.bytes_min,
+            Use::Reserve => low_water.frees_bytes_min,
+        };
+        if available < bytes_min {
+            self.queue.give_back(bytes);
+            return Err(Error::StorageFull);
+        }
+        Ok(())
     }
 
     pub(crate) fn find_group(&self, group: GroupId) -> Option<Arc<Mutex<Group>>> {

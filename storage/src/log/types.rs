@@ -116,6 +116,8 @@ pub struct Stats {
     pub recycled: u64,
     /// Segments on disk.
     pub segments: usize,
+    /// Their bytes.
+    pub disk_bytes: u64,
     /// Segments ready to be written.
     pub ready_segments: usize,
     /// Bytes of records that wait for the writer.

@@ -42,7 +42,7 @@ struct control {
     volatile uint64_t rooms;
     volatile uint64_t sends; /* calls on sockets that sent something */
     volatile uint64_t receives;
-    volatile uint64_t low; /* 1: no space is free, but calls that need room still find some */
+    volatile uint64_t low; /* 1: little space is free, though calls that need room still find it */
 };
 
 enum { CREATE = 1, MKDIR, WRITE, ZEROS, TRUNCATE, SYNC_BEGIN, SYNC_END, RENAME, UNLINK, UNLINK_AT, RMDIR, RMDIR_AT, LINK };
@@ -412,14 +412,23 @@ ssize_t sendfile64(int out, int in, off64_t *at, size_t length) {
 
 /* --- space and sockets -------------------------------------------------------------------------------------------- */
 
+/* Low is three quarters of the server's low water: too little for new data, enough for what makes room. */
+static uint64_t little(uint64_t blocks, uint64_t block_bytes) {
+    uint64_t total = blocks * block_bytes, low_water = total / 16;
+    if (low_water < 256ull << 20) low_water = 256ull << 20;
+    if (low_water > 2048ull << 20) low_water = 2048ull << 20;
+    if (low_water > total / 4) low_water = total / 4;
+    return control->full ? 0 : low_water / 4 * 3 / block_bytes;
+}
+
 int statvfs(const char *path, struct statvfs *facts) {
     int done = REAL(statvfs)(path, facts);
-    if (!done && (control->full || control->low) && below(path)) facts->f_bavail = facts->f_bfree = 0;
+    if (!done && (control->full || control->low) && below(path)) facts->f_bavail = facts->f_bfree = little(facts->f_blocks, facts->f_frsize);
     return done;
 }
 int statvfs64(const char *path, struct statvfs64 *facts) {
     int done = REAL(statvfs64)(path, facts);
-    if (!done && (control->full || control->low) && below(path)) facts->f_bavail = facts->f_bfree = 0;
+    if (!done && (control->full || control->low) && below(path)) facts->f_bavail = facts->f_bfree = little(facts->f_blocks, facts->f_frsize);
     return done;
 }
 

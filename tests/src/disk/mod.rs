@@ -9,6 +9,7 @@
 //! Not here: what is asked of the server, and what must hold afterwards.
 
 pub mod model;
+pub mod small;
 
 use std::fs::{self, File};
 use std::io;
@@ -126,7 +127,7 @@ pub enum Knob {
     Sends,
     /// Calls that asked a socket for something.
     Receives,
-    /// 1: no space is free, but calls that need room still find some.
+    /// 1: little space is free, below the low water; calls that need room still find it.
     Low,
 }
 

@@ -12,6 +12,7 @@ mod life;
 mod limits;
 mod loads;
 mod power;
+mod room;
 mod subject;
 mod tidy;
 mod tls;

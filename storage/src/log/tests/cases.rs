@@ -1,4 +1,4 @@
-//! The numbered crash and recovery cases that concern the log.
+//! The numbered crash and recovery cases that concern the log; case 11 has a file of its own (`room`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -284,73 +284,6 @@ fn case_10_the_sync_is_not_tried_again() {
             .map_or(0, |found| found.len());
         assert_eq!(acknowledged && found < 3, lost);
     }
-}
-
-#[test]
-fn case_11_a_full_disk_makes_the_log_read_only_before_it_is_full_and_space_heals_it() {
-    let sim = Sim::new();
-    sim.set_bytes_max(Some(50 << 10));
-    let (log, _) = open(&sim);
-    create(&log, G);
-    let mut index = 0;
-    let refused = loop {
-        match try_durable(|callback| log.append(G, entries(index..index + 1, 500), callback)) {
-            Ok(()) => index += 1,
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(refused, Error::StorageFull), "{refused}");
-    assert!(log.is_read_only() && log.check_open().is_ok());
-    // Reads, votes and what frees space go on from the room that was made ahead.
-    assert_eq!(log.entries(G, 0..index).unwrap(), entries(0..index, 500));
-    durable(|callback| log.append_reserved(G, entries(index..index + 1, 100), callback));
-    durable(|callback| log.save_vote(G, Bytes::from_static(b"vote"), callback));
-    durable(|callback| log.purge_upto(G, id(index - 3), callback));
-    // Freed segments are used again, without any new space.
-    eventually("room in freed segments", || !log.is_read_only());
-    append(&log, G, index + 1..index + 2, 500);
-    log.close();
-    let (after, _) = open(&sim);
-    assert_eq!(after.state(G).unwrap().last, Some(id(index + 1)));
-}
-
-#[test]
-fn case_11_space_that_comes_back_is_noticed_without_a_restart() {
-    let sim = Sim::new();
-    let (log, _) = open(&sim);
-    create(&log, G);
-    eventually("a segment ahead", || log.stats().ready_segments == 1);
-    sim.set_bytes_max(Some(sim.bytes_used()));
-    let mut index = 0;
-    while !log.is_read_only() {
-        if try_durable(|callback| log.append(G, entries(index..index + 1, 500), callback)).is_ok() {
-            index += 1;
-        }
-    }
-    sim.set_bytes_max(None);
-    eventually("space", || !log.is_read_only());
-    append(&log, G, index..index + 40, 500);
-}
-
-#[test]
-fn case_11_below_the_low_water_new_entries_are_refused() {
-    use std::sync::atomic::AtomicU64;
-    let available = Arc::new(AtomicU64::new(1000));
-    let seen = available.clone();
-    let low_water = super::super::LowWater {
-        bytes_min: 500,
-        available: Arc::new(move || Ok(seen.load(Ordering::SeqCst))),
-    };
-    let sim = Sim::new();
-    let (log, _) = try_open(&sim, Options { low_water: Some(low_water), ..options() }).unwrap();
-    create(&log, G);
-    append(&log, G, 0..1, 10);
-    available.store(499, Ordering::SeqCst);
-    eventually("low water", || log.is_read_only());
-    assert!(matches!(log.append(G, entries(1..2, 10), answer().0), Err(Error::StorageFull)));
-    available.store(500, Ordering::SeqCst);
-    eventually("high water", || !log.is_read_only());
-    append(&log, G, 1..2, 10);
 }
 
 #[test]

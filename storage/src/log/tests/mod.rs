@@ -8,4 +8,5 @@ mod golden;
 mod model;
 mod power;
 mod refusals;
+mod room;
 mod support;
