@@ -6,7 +6,9 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
+    process::{Command, Stdio},
     sync::mpsc,
 };
 
@@ -14,10 +16,10 @@ use bytes::Bytes;
 use model::{
     Type, Value,
     catalog::ADMIN,
-    command::{Command, Identity, Write},
+    command::{self, Identity, Write},
     id::{
-        Boot, CatalogVersion, ColumnNumber, DatabaseId, Epoch, IndexId, NodeId, PartitionId, SchemaId,
-        ShardId, TableId,
+        Boot, CatalogVersion, ColumnNumber, CommandId, DatabaseId, Epoch, IndexId, NodeId, PartitionId,
+        SchemaId, ShardId, TableId,
     },
     key::{self, KeyPart},
     row,
@@ -193,7 +195,7 @@ fn put(number: u64, note_bytes: usize) -> Body {
     let mut encoded = Vec::new();
     row::encode(&[Value::Int4(id), Value::text(note)], &[Type::Int4, Type::Text], &mut encoded)
         .expect("a row");
-    Body::Command(Command {
+    Body::Command(command::Command {
         identity: Identity::Slot { node: NodeId(1), boot: Boot(1), slot: (number % 3) as u16, number },
         time_left: None,
         partition: PartitionId::default_of(DatabaseId(1), SchemaId(2)),
@@ -275,7 +277,7 @@ fn a_directory_copied_while_it_is_open_comes_back_as_it_was() {
 }
 
 #[test]
-fn an_unsynced_tail_of_the_engine_is_replayed_from_the_log() {
+fn case_20_an_unsynced_tail_of_the_engine_is_replayed_to_the_same_state() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = filled(&folder.path().join("data"), 20);
     node.checkpoint(1_000);
@@ -295,7 +297,7 @@ fn an_unsynced_tail_of_the_engine_is_replayed_from_the_log() {
 }
 
 #[test]
-fn a_page_lost_out_of_order_is_cut_by_the_doctor_and_replayed() {
+fn case_21_a_page_lost_out_of_order_is_cut_by_the_doctor_and_replayed() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = filled(&folder.path().join("data"), 20);
     node.checkpoint(1_000);
@@ -317,26 +319,34 @@ fn a_page_lost_out_of_order_is_cut_by_the_doctor_and_replayed() {
     assert_eq!(fs::read_dir(again.directory.kept_path()).expect("a folder").count(), 1);
 }
 
+/// A copy of a node's directory whose engine lost half of what was synced.
+fn cut_to_half(node: &Node, copy: &Path) {
+    copy_folder(node.directory.path(), copy);
+    let journal = newest_journal(copy);
+    set_len(&journal, used_bytes(&journal) / 2);
+}
+
 #[test]
-fn synced_state_that_is_gone_is_healed_while_the_log_has_it_and_refused_after() {
+fn case_22_synced_state_that_is_gone_is_healed_while_the_log_has_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = filled(&folder.path().join("data"), 30);
     node.checkpoint(1_000);
-    let hash = node.hash();
-    let cut_to_half = |copy: &Path| {
-        copy_folder(node.directory.path(), copy);
-        let journal = newest_journal(copy);
-        set_len(&journal, used_bytes(&journal) / 2);
-    };
     let healed = folder.path().join("healed");
-    cut_to_half(&healed);
+    cut_to_half(&node, &healed);
     let again = Node::open(&healed).expect("the log has everything");
     assert!(matches!(again.verdict, Verdict::Heals { durable: 30, .. }), "{:?}", again.verdict);
-    assert_eq!(again.hash(), hash);
-    // Now the log forgets what the checkpoint covers.
+    assert_eq!(again.hash(), node.hash());
+    again.assert_sound();
+}
+
+/// Of one node: there is no other from which the shard could come again.
+#[test]
+fn case_23_synced_state_that_is_gone_is_refused_when_the_log_has_forgotten_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = filled(&folder.path().join("data"), 30);
     node.checkpoint(2);
     let lost = folder.path().join("lost");
-    cut_to_half(&lost);
+    cut_to_half(&node, &lost);
     match Node::open(&lost) {
         Err(Error::StateLost { durable: 30, .. }) => {}
         Err(other) => panic!("{other}"),
@@ -357,18 +367,75 @@ fn a_log_that_is_gone_is_never_made_anew_under_its_state() {
     assert!(matches!(Node::open(&copy), Err(Error::Foreign { .. })), "state without an identity is nobody's");
 }
 
+/// A command under a name of its own.
+fn named(number: u64) -> Body {
+    let Body::Command(command) = put(number, 200) else { unreachable!("a put is a command") };
+    let fingerprint = u128::from(number);
+    let id = CommandId(1_000 + u128::from(number));
+    let identity = Identity::Named { id, attempt: 0, fingerprint, remember_secs: 1_000 };
+    Body::Command(command::Command { identity, ..command })
+}
+
+/// The state was committed, and the kill came before anybody was answered.
 #[test]
-fn commands_sent_again_after_a_crash_are_answered_and_not_applied() {
+fn case_24_commands_sent_again_after_a_crash_are_answered_and_not_applied() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = filled(&folder.path().join("data"), 9);
-    let copy = folder.path().join("copy");
-    copy_folder(node.directory.path(), &copy);
-    let again = Node::open(&copy).expect("a crash leaves it whole");
-    let revision = again.shard.revision();
-    again.propose_all([7, 8, 9].map(|number| put(number, 200)));
-    assert_eq!(again.shard.revision(), revision);
-    again.propose(put(10, 200));
-    assert_eq!(again.shard.revision().0, revision.0 + 1);
+    node.propose_all([101, 102].map(named));
+    for (case, unapplied) in [("committed", false), ("fallen back", true)] {
+        let copy = folder.path().join(case);
+        copy_folder(node.directory.path(), &copy);
+        if unapplied {
+            let journal = newest_journal(&copy);
+            set_len(&journal, used_bytes(&journal) * 3 / 4);
+        }
+        let again = Node::open(&copy).expect("a crash leaves it whole");
+        assert_eq!(again.hash(), node.hash(), "{case}");
+        let revision = again.shard.revision();
+        again.propose_all([7, 8, 9].map(|number| put(number, 200)));
+        again.propose_all([102, 101, 102].map(named));
+        assert_eq!(again.shard.revision(), revision, "{case}");
+        again.propose_all([put(10, 200), named(103)]);
+        assert_eq!(again.shard.revision().0, revision.0 + 2, "{case}");
+    }
+}
+
+/// The same entries give the same state: one by one, in groups, in memory, on disk, and again after a crash that took
+/// some of them back.
+#[test]
+fn case_28_applying_again_gives_the_same_state_in_whatever_groups() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = filled(&folder.path().join("data"), 120);
+    node.propose_all((1..=20).map(named));
+    let entries = node.log.entries(GROUP, 0..u64::MAX).expect("read");
+    assert!(entries.len() > 140);
+    for size in [1, 2, 7, 64, 1_000] {
+        let shard = Shard::open(&Engine::in_memory(), SHARD, 0).expect("memory");
+        for group in entries.chunks(size) {
+            let group: Vec<_> = group
+                .iter()
+                .map(|entry| Entry { log_id: entry.id, payload: Payload::Encoded(&entry.payload) })
+                .collect();
+            shard.apply(&group).expect("a healthy shard");
+        }
+        assert_eq!(shard.hash(Points::ALL).expect("read"), node.hash(), "groups of {size}");
+        assert_eq!(shard.applied(), node.shard.applied(), "groups of {size}");
+        // What was applied is not applied again.
+        let last = entries.last().expect("entries");
+        let twice = Entry { log_id: last.id, payload: Payload::Encoded(&last.payload) };
+        assert!(matches!(shard.apply(&[twice]), Err(Error::OutOfOrder { .. })), "groups of {size}");
+        assert_eq!(shard.hash(Points::ALL).expect("read"), node.hash(), "groups of {size}");
+    }
+    let end = used_bytes(&newest_journal(node.directory.path()));
+    for part in 1..6 {
+        let copy = folder.path().join(format!("copy{part}"));
+        copy_folder(node.directory.path(), &copy);
+        set_len(&newest_journal(&copy), end * part / 6);
+        let again = Node::open(&copy).expect("what was not synced may go");
+        assert_eq!(again.hash(), node.hash(), "cut at {part}/6");
+        let found = again.log.entries(GROUP, 0..u64::MAX).expect("read");
+        assert_eq!(found, entries);
+    }
 }
 
 #[test]
@@ -395,4 +462,71 @@ fn a_closed_directory_opens_again_with_nothing_to_replay() {
     assert_eq!(Directory::holder(&path).expect("a look"), Some(std::process::id().to_string()));
     drop(node);
     assert_eq!(Directory::holder(&path).expect("a look"), None);
+}
+
+const CHILD: &str = "KEYSTEAD_TEST_NODE_DIRECTORY";
+
+/// The process that is killed: it applies, and flushes and compacts all the while. Says `applied index` for each entry.
+#[test]
+fn child_that_flushes_until_it_is_killed() {
+    let Some(path) = std::env::var_os(CHILD) else { return };
+    let node = Node::open(Path::new(&path)).expect("a kill leaves it whole");
+    if node.shard.applied_index().is_none() {
+        node.propose(descriptors());
+    }
+    let (engine, keyspace) = (node.engine.clone(), node.shard.keyspace().clone());
+    std::thread::spawn(move || {
+        loop {
+            assert!(engine.flush(&keyspace).expect("flushed"));
+            assert!(engine.compact(&keyspace).expect("compacted"));
+        }
+    });
+    let mut out = std::io::stdout();
+    for number in node.shard.applied_index().expect("applied") + 1.. {
+        node.propose(put(number, 5_000));
+        writeln!(out, "applied {number}").expect("heard");
+        out.flush().expect("heard");
+    }
+}
+
+#[test]
+fn case_25_a_kill_while_tables_are_flushed_and_compacted_leaves_the_same_state() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("data");
+    let mut applied = 0;
+    for kill in 1..=8u64 {
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "child_that_flushes_until_it_is_killed", "--nocapture"])
+            .env(CHILD, &path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a child");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+        // A whole line of the child; what is in the pipe when it is killed counts too, but for half a line.
+        let mut hear = || {
+            let mut line = String::new();
+            lines.read_line(&mut line).expect("read");
+            let line = line.strip_suffix('\n')?;
+            // The first answer shares its line with the test runner.
+            let Some((_, number)) = line.split_once("applied ") else { return Some(false) };
+            applied = number.parse::<u64>().expect("a number");
+            Some(true)
+        };
+        let mut left = 10 + kill * 7;
+        while left > 0 {
+            left -= u64::from(hear().expect("the child goes on"));
+        }
+        child.kill().expect("killed");
+        child.wait().expect("gone");
+        while hear().is_some() {}
+        let node = Node::open(&path).expect("a kill leaves it whole");
+        assert!(node.shard.applied_index() >= Some(applied), "kill {kill}");
+        node.assert_sound();
+        let again = Shard::open(&Engine::in_memory(), SHARD, 0).expect("memory");
+        for entry in node.log.entries(GROUP, 0..u64::MAX).expect("read") {
+            let entry = Entry { log_id: entry.id, payload: Payload::Encoded(&entry.payload) };
+            again.apply(&[entry]).expect("a healthy shard");
+        }
+        assert_eq!(node.hash(), again.hash(Points::ALL).expect("read"), "kill {kill}");
+    }
 }

@@ -59,3 +59,12 @@ fn every_promise_names_tests_that_exist() {
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
+
+#[test]
+fn every_case_of_the_storage_plan_for_one_node_has_a_test_under_its_number() {
+    let sources = source::files(&source::root(), ".rs");
+    let known: BTreeSet<String> = sources.iter().flat_map(|file| functions(&file.text)).collect();
+    let has_test = |number: &u32| known.iter().any(|name| name.starts_with(&format!("case_{number:02}_")));
+    let missing: Vec<u32> = (1..=31).filter(|number| !has_test(number)).collect();
+    assert!(missing.is_empty(), "no test for {missing:?}");
+}

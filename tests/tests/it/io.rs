@@ -55,10 +55,15 @@ struct World {
 
 impl World {
     fn start(place: &Path) -> World {
+        World::start_watched(place, "disk")
+    }
+
+    /// Faults come in this folder only.
+    fn start_watched(place: &Path, watched: &str) -> World {
         let interposer = Interposer::build(place).unwrap();
         let disk = place.join("disk");
         fs::create_dir(&disk).unwrap();
-        let recording = interposer.watch(&disk, "watched").unwrap();
+        let recording = interposer.watch(&place.join(watched), "watched").unwrap();
         let server = Keystead::open_with(&disk.join("data"), &PACE, &recording.environment).unwrap();
         let mut wire = server.connect().unwrap();
         for statement in torture::preparation(WORKERS) {
@@ -182,6 +187,24 @@ fn a_failed_sync_ends_the_server_and_loses_nothing_acknowledged() {
 #[test]
 fn a_disk_that_is_suddenly_full_loses_nothing_acknowledged() {
     fail(Fault::Full);
+}
+
+/// The engine's own files fail, and the log's do not: the engine takes nothing any more, the process ends, and the next one
+/// replays. A write that failed there may be found all the same.
+#[test]
+fn case_26_an_engine_that_met_an_io_error_ends_the_server_and_a_restart_is_clean() {
+    for fault in [Fault::Write, Fault::Sync] {
+        let place = tempfile::Builder::new().prefix("keystead-engine-io-").tempdir().unwrap();
+        let mut world = World::start_watched(place.path(), "disk/data/state");
+        let mut ended = 0;
+        for n in [1, 2, 3, 5, 8, 13] {
+            let (came, end) = world.fail_under_load(fault, n);
+            println!("{fault:?} of the engine at {n}: came {came}, ended {end}");
+            assert!(!came || end, "{fault:?} at {n} was survived by a server that goes on");
+            ended += u32::from(end);
+        }
+        assert!(ended > 0, "no {fault:?} met the engine");
+    }
 }
 
 /// Below the low water: writers hear 53100, readers and deleters go on, and room that comes back is noticed.

@@ -129,8 +129,15 @@ fn case_11_what_is_in_flight_counts_as_written() {
 #[test]
 fn case_11_below_the_low_water_a_segment_is_made_only_for_what_was_let_in() {
     let available = Arc::new(AtomicU64::new(u64::MAX));
+    let looks = Arc::new(AtomicU64::new(0));
+    let (seen, look) = (available.clone(), looks.clone());
+    let counted: Arc<dyn Fn() -> std::io::Result<u64> + Send + Sync> = Arc::new(move || {
+        look.fetch_add(1, Ordering::SeqCst);
+        Ok(seen.load(Ordering::SeqCst))
+    });
     let sim = Sim::new();
-    let (log, _) = try_open(&sim, with(low_water(&available))).unwrap();
+    let low_water = LowWater { available: counted, ..low_water(&available) };
+    let (log, _) = try_open(&sim, with(low_water)).unwrap();
     create(&log, G);
     quiet(&log);
     let admitted = log.admit(100 << 10, Use::Common).unwrap();
@@ -152,6 +159,10 @@ fn case_11_below_the_low_water_a_segment_is_made_only_for_what_was_let_in() {
         index += 1;
         assert!(index < 200, "a full log takes what it is given");
     }
+    // However often the keeper looks again.
+    let before = looks.load(Ordering::SeqCst);
+    eventually("looks", || looks.load(Ordering::SeqCst) > before + 20);
+    assert_eq!(log.stats().ready_segments, 0);
     assert!(log.stats().segments <= segments + 1, "{} after {segments}", log.stats().segments);
 }
 
