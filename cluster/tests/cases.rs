@@ -1,8 +1,6 @@
 //! The table of ownership test cases is what the code has: every case has a line, every name in it is a test, and every test
 //! that is named after a case is in its line.
 
-#![cfg(not(loom))]
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,

@@ -3,8 +3,6 @@
 //! Each file under `compile_fail` is one misuse, beside it what the compiler says. The right use of every role is here, so
 //! that none of them fails for another reason than its own.
 
-#![cfg(not(loom))]
-
 use cluster::gate::{Acquisition, Barrier, Gate, Misstep, Release};
 use model::id::ViewId;
 
