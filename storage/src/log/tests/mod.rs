@@ -4,6 +4,7 @@
 mod basics;
 mod cases;
 mod damage;
+mod driven;
 mod golden;
 mod model;
 mod power;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::super::files::sim::{Chance, Fault, Loss, Op, Sim};
 use super::super::{Callback, Entry, Error, GroupId, GroupInit, Log, LogId, Options, Plant};
 use super::model::{self, Model, Step};
-use super::support::{eventually, options, planted, try_open};
+use super::support::{Driver, eventually, options, planted, try_open};
 
 const GROUPS: u32 = 3;
 
@@ -219,6 +219,9 @@ fn lives(options: &Options, seed: u64, lives: u64, seen: &mut Seen) -> Result<()
         if found != state {
             return Err(format!("life {life}: read {found:?} the second time, not {state:?}"));
         }
+        // Written by its own thread alone, by a driver too, or by one that goes in the middle.
+        let mut driver = (chance.below(3) > 0).then(|| Driver::start(&log));
+        let leaves = chance.below(2) == 0;
         // One worker for all groups, or one for each.
         let width = if chance.below(2) == 0 { GROUPS } else { 1 };
         let shares = (0..GROUPS).step_by(width as usize).map(|first| first..first + width);
@@ -238,6 +241,9 @@ fn lives(options: &Options, seed: u64, lives: u64, seen: &mut Seen) -> Result<()
                 let sim = &sim;
                 scope.spawn(move || worker.work(sim, calls_max));
             }
+            if leaves {
+                driver = None;
+            }
         });
         if !sim.is_off() && chance.below(3) > 0 {
             sim.cut_power();
@@ -249,6 +255,7 @@ fn lives(options: &Options, seed: u64, lives: u64, seen: &mut Seen) -> Result<()
             _ => Loss::Subset { sector_bytes: 512 },
         };
         log.close();
+        drop(driver);
         let stats = log.stats();
         seen.lives += 1;
         for worker in &workers {

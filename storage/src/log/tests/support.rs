@@ -126,3 +126,32 @@ pub(super) fn hold(sim: &Sim, log: &Log) {
     quiet(log);
     sim.hold_syncs();
 }
+
+/// A thread that writes what is little of a log, as a node's thread of consensus does, until it is dropped.
+pub(super) struct Driver {
+    log: Log,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Driver {
+    pub(super) fn start(log: &Log) -> Driver {
+        let (call, calls) = mpsc::channel();
+        // The receiver goes with the thread, which goes when there is no caller.
+        log.set_driver(Some(Arc::new(move || {
+            let _ = call.send(());
+        })));
+        let driven = log.clone();
+        let drive = move || calls.into_iter().for_each(|()| driven.drive());
+        let thread = std::thread::Builder::new().name("driver".to_owned()).spawn(drive);
+        Driver { log: log.clone(), thread: Some(thread.expect("a thread starts")) }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.log.set_driver(None);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the driver ends well");
+        }
+    }
+}
