@@ -516,6 +516,10 @@ fn case_25_a_kill_while_tables_are_flushed_and_compacted_leaves_the_same_state()
         while left > 0 {
             left -= u64::from(hear().expect("the child goes on"));
         }
+        // An answer comes at one and the same place of the child's work: kills come a little later, each at another.
+        for _ in 0..kill * 3_000 {
+            std::thread::yield_now();
+        }
         child.kill().expect("killed");
         child.wait().expect("gone");
         while hear().is_some() {}
