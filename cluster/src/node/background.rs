@@ -6,7 +6,12 @@
 //! - A failed sweep is tried at the next tick; none of it is kept in memory. A failed checkpoint is not: what a failed
 //!   sync has dropped no later sync brings back, so the node ends and the next start replays the log.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
 use model::id::LogIndex;
 use storage::{
@@ -144,14 +149,39 @@ async fn collect(work: &Work, owner: &Arc<Owner>, stop: &watch::Receiver<bool>) 
     true
 }
 
-/// Ends the node if a commit of the engine does not end.
-pub(super) async fn watch(work: Work, mut stop: watch::Receiver<bool>) {
-    let mut watch = Watch::default();
-    while sleep(&work.timer, LOOK_EVERY, &mut stop).await {
-        if let Err(failure) = watch.look(&work.engine, LOOK_EVERY) {
-            error!(error = %failure, "the engine stands still");
-            (work.fail)(&failure.into());
-            return;
+/// Ends the node if a commit of the engine does not end. A thread of its own: the thread of consensus may be the one that stands
+/// still.
+pub(super) struct Watching {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Watching {
+    pub(super) fn start(work: Work) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let watch = move || {
+            let mut watch = Watch::default();
+            while stopped.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+                if let Err(failure) = watch.look(&work.engine, LOOK_EVERY) {
+                    error!(error = %failure, "the engine stands still");
+                    (work.fail)(&failure.into());
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("watch".to_owned()).spawn(watch)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            // It cannot end badly: looking does not panic.
+            let _ = thread.join();
         }
     }
 }

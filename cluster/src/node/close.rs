@@ -15,7 +15,7 @@ use storage::{checkpoint::Bounds, cut, directory::Directory, engine::Engine, log
 use tokio::{sync::watch, task::JoinHandle};
 use tracing::{info, warn};
 
-use super::background;
+use super::background::{self, Watching};
 use crate::{
     Error, Options, Result,
     owner::Owner,
@@ -59,6 +59,7 @@ pub(super) struct Running {
     pub(super) control: Arc<Control>,
     pub(super) tasks: Vec<JoinHandle<()>>,
     pub(super) stop: watch::Sender<bool>,
+    pub(super) watching: Watching,
     pub(super) runtime: Arc<Runtime>,
     pub(super) pool: Arc<Pool>,
     pub(super) engine: Engine,
@@ -136,6 +137,7 @@ impl Running {
             }
             cut::point("stop.checkpointed");
         }
+        drop(self.watching);
         self.engine.stop_waiting();
         let groups: Vec<Arc<dyn Consensus>> = self
             .owners

@@ -151,9 +151,10 @@ impl Opening {
         };
         tasks.push(runtime.spawn(background::checkpoints(work.clone(), pace, stopped.clone())));
         tasks.push(runtime.spawn(background::collections(work.clone(), stopped.clone())));
-        tasks.push(runtime.spawn(background::watch(work.clone(), stopped.clone())));
+        let watching = background::Watching::start(work.clone());
+        let watching = watching.map_err(|source| Error::System { action: "start a thread", source })?;
         tasks.push(runtime.spawn(background::sweeps(work, self.options.sweep_every, stopped)));
-        Ok(self.assemble(control, map, owners, tasks, stop))
+        Ok(self.assemble(control, map, owners, tasks, (stop, watching)))
     }
 
     fn assemble(
@@ -162,7 +163,7 @@ impl Opening {
         map: Map,
         owners: Vec<Arc<Owner>>,
         tasks: Vec<JoinHandle<()>>,
-        stop: watch::Sender<bool>,
+        (stop, watching): (watch::Sender<bool>, background::Watching),
     ) -> Node {
         let Claimant { node, boot, .. } = self.claimant;
         let router = Router::new(Inner {
@@ -182,6 +183,7 @@ impl Opening {
             control,
             tasks,
             stop,
+            watching,
             runtime: self.runtime,
             pool: self.pool,
             engine: self.engine,
@@ -210,8 +212,16 @@ impl Opening {
         self.wait_until_led(CONTROL, &*group).await?;
         let control = Control::new(group.clone(), replica.clone(), self.timer.clone(), self.claimant.nonce);
         let prepared = self.prepare_control(&control).await;
-        // A group that has failed refuses as one that stops does; why it failed is worth more.
-        match &*group.status().borrow() {
+        // A group that has failed refuses as one that stops does; why it failed is worth more, and is told soon.
+        let mut status = group.status();
+        if matches!(prepared, Err(Error::Stopping)) {
+            let told = status.wait_for(|status| matches!(status, Status::Failed(_)));
+            tokio::select! {
+                _ = told => {}
+                () = self.timer.sleep(self.options.start_wait) => {}
+            }
+        }
+        match &*status.borrow() {
             Status::Failed(reason) if prepared.is_err() => {
                 return Err(Error::Failed { shard: CONTROL, reason: reason.clone() });
             }

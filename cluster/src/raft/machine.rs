@@ -37,13 +37,13 @@ pub(crate) trait State: Send + Sync + 'static {
     /// How far it is.
     fn position(&self) -> storage::Result<Position>;
 
-    /// Whether an entry changes little, whatever there is.
-    fn is_small(&self, _entry: &Committed) -> bool {
-        false
-    }
-
     /// Applies entries in order, all or none, and answers one result per entry.
     fn apply(&self, entries: Vec<Committed>) -> storage::Result<Vec<Applied>>;
+
+    /// The same where it is done in no time, whatever there is; else none, and nothing was applied.
+    fn apply_at_once(&self, _entries: &[Committed]) -> storage::Result<Option<Vec<Applied>>> {
+        Ok(None)
+    }
 
     /// This moment, and its position.
     fn image(&self) -> storage::Result<(Self::Image, Position)>;
@@ -140,14 +140,18 @@ impl<S: State> RaftStateMachine<Types> for Machine<S> {
             batch.push(committed(entry));
             responders.push(responder);
         }
-        let is_little =
-            batch.len() <= self.pool.little() && batch.iter().all(|entry| self.state.is_small(entry));
-        let apply = move |state: &S| {
+        if batch.len() <= self.pool.little()
+            && let Some(results) = done(caught(|| self.state.apply_at_once(&batch)))?
+        {
+            answer(responders, results);
+            return Ok(());
+        }
+        self.run(move |state| {
             let results = state.apply(batch)?;
             answer(responders, results);
             Ok(())
-        };
-        if is_little { done(caught(|| apply(&self.state))) } else { self.run(apply).await }
+        })
+        .await
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder<S> {

@@ -61,18 +61,24 @@ impl State for Replica {
         Ok(position(self.shard().applied()))
     }
 
-    fn is_small(&self, entry: &Committed) -> bool {
-        match &entry.payload {
-            CommittedPayload::Entry(bytes) => entry::is_command(bytes) && bytes.len() <= SMALL_BYTES_MAX,
-            CommittedPayload::Blank => true,
-            CommittedPayload::Members(_) => false,
-        }
-    }
-
     fn apply(&self, entries: Vec<Committed>) -> storage::Result<Vec<Applied>> {
         let group: Vec<_> = entries.iter().map(entry_of).collect();
         let outcomes = self.shard().apply(&group)?;
         Ok(outcomes.into_iter().map(Applied::Shard).collect())
+    }
+
+    fn apply_at_once(&self, entries: &[Committed]) -> storage::Result<Option<Vec<Applied>>> {
+        let is_small = |entry: &Committed| match &entry.payload {
+            CommittedPayload::Entry(bytes) => entry::is_command(bytes) && bytes.len() <= SMALL_BYTES_MAX,
+            CommittedPayload::Blank => true,
+            CommittedPayload::Members(_) => false,
+        };
+        if !entries.iter().all(is_small) {
+            return Ok(None);
+        }
+        let group: Vec<_> = entries.iter().map(entry_of).collect();
+        let outcomes = self.shard().try_apply(&group)?;
+        Ok(outcomes.map(|outcomes| outcomes.into_iter().map(Applied::Shard).collect()))
     }
 
     fn image(&self) -> storage::Result<(Image, Position)> {

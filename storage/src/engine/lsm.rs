@@ -119,7 +119,8 @@ impl Lsm {
         self.database.delete_keyspace(keyspace).map_err(|error| self.failure("delete a keyspace", error))
     }
 
-    pub(super) fn commit(&self, batch: Batch) -> Result<()> {
+    /// Writes a batch. Without room on the disk it waits for some; or else, answers false, and nothing was written.
+    pub(super) fn commit(&self, batch: Batch, may_wait: bool) -> Result<bool> {
         let mut writes = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), batch.writes.len())
             .durability(Some(PersistMode::Buffer));
         for (keyspace, key, value) in &batch.writes {
@@ -137,7 +138,9 @@ impl Lsm {
             .map(|(_, key, value)| key.len() + value.as_ref().map_or(0, |value| value.len()))
             .sum();
         // In the journal, and in a table when its memtable is full.
-        self.wait_for_room(2 * bytes as u64)?;
+        if !self.wait_for_room(2 * bytes as u64, may_wait)? {
+            return Ok(false);
+        }
         let one = self.committing.lock();
         // A batch is inserted key by key, and a flush that ends meanwhile, in any keyspace, moves `visible_seqno` past it.
         // So whoever asks while this is at work is given the moment before it.
@@ -148,7 +151,7 @@ impl Lsm {
         // An old snapshot keeps old versions alive: it goes with what it does not see, not with the next read.
         self.latest.store(None);
         drop(one);
-        committed
+        committed.map(|()| true)
     }
 
     /// Whether the disk has room for so many bytes, and for whatever may leave memory meanwhile.
@@ -158,10 +161,13 @@ impl Lsm {
         Ok(available >= self.database.write_buffer_size() + bytes + ROOM_BYTES_MIN)
     }
 
-    fn wait_for_room(&self, bytes: u64) -> Result<()> {
+    fn wait_for_room(&self, bytes: u64, may_wait: bool) -> Result<bool> {
         let mut waiting = self.waiting.lock();
         if *waiting == Waiting::NotYet || self.has_room(bytes)? {
-            return Ok(());
+            return Ok(true);
+        }
+        if !may_wait {
+            return Ok(false);
         }
         tracing::warn!("the disk is full, what was accepted waits for room");
         while !self.has_room(bytes)? {
@@ -171,7 +177,7 @@ impl Lsm {
             self.changed.wait_for(&mut waiting, LOOK_AGAIN);
         }
         tracing::info!("there is room again for what was accepted");
-        Ok(())
+        Ok(true)
     }
 
     pub(super) fn commit_at_work(&self) -> Option<u64> {

@@ -158,11 +158,20 @@ impl Engine {
     /// What is applied cannot be refused, and an engine that meets the end of the disk is lost to this process. So it waits
     /// before that until there is room ([`Engine::start_waiting`]); readers go on meanwhile.
     pub fn commit(&self, batch: Batch) -> Result<()> {
+        self.commit_with(batch, true).map(drop)
+    }
+
+    /// The same, but answers false where it would have to wait for room on the disk; then nothing was written.
+    pub fn try_commit(&self, batch: Batch) -> Result<bool> {
+        self.commit_with(batch, false)
+    }
+
+    fn commit_with(&self, batch: Batch, may_wait: bool) -> Result<bool> {
         match &self.0 {
-            Backend::Lsm(lsm) => lsm.commit(batch),
+            Backend::Lsm(lsm) => lsm.commit(batch, may_wait),
             Backend::Memory(memory) => {
                 memory.commit(batch);
-                Ok(())
+                Ok(true)
             }
         }
     }

@@ -45,18 +45,28 @@ impl Shard {
     ///
     /// All of it becomes visible at once. On an error nothing of it is, and the replica must stop.
     pub fn apply(&self, entries: &[Entry<'_>]) -> Result<Vec<EntryOutcome>> {
+        self.apply_with(entries, true).map(Option::unwrap_or_default)
+    }
+
+    /// The same, but answers none where it would have to wait for room on the disk; then nothing was applied.
+    pub fn try_apply(&self, entries: &[Entry<'_>]) -> Result<Option<Vec<EntryOutcome>>> {
+        self.apply_with(entries, false)
+    }
+
+    fn apply_with(&self, entries: &[Entry<'_>], may_wait: bool) -> Result<Option<Vec<EntryOutcome>>> {
         let shard = &*self.0;
         let mut remembered = shard.applying.lock();
         if let Some(reason) = self.quarantined() {
             return Err(Error::Quarantined { shard: shard.id, reason });
         }
         let live = shard.live.read().clone();
-        let applied = catch_unwind(AssertUnwindSafe(|| apply_group(shard, live, &mut remembered, entries)));
-        if !matches!(applied, Ok(Ok(_))) {
+        let apply = || apply_group(shard, live, &mut remembered, entries, may_wait);
+        let applied = catch_unwind(AssertUnwindSafe(apply));
+        if !matches!(applied, Ok(Ok(Some(_)))) {
             // What is remembered may be of entries that were not kept.
             *remembered = Remembered::default();
         }
-        let (after, tables, outcomes) = match applied {
+        let applied = match applied {
             Ok(result) => result?,
             Err(panic) => {
                 let reason = panic_message(&*panic);
@@ -64,6 +74,7 @@ impl Shard {
                 return Err(Error::Quarantined { shard: shard.id, reason });
             }
         };
+        let Some((after, tables, outcomes)) = applied else { return Ok(None) };
         if let Some(tables) = tables {
             *shard.descriptors.write() = tables;
         }
@@ -71,7 +82,7 @@ impl Shard {
         *shard.live.write() = after;
         shard.revision.store(revision, Ordering::Release);
         shard.applied.store(applied.map_or(0, |index| index + 1), Ordering::Release);
-        Ok(outcomes)
+        Ok(Some(outcomes))
     }
 }
 
@@ -87,7 +98,8 @@ fn apply_group(
     live: Live,
     remembered: &mut Remembered,
     entries: &[Entry<'_>],
-) -> Result<Applied> {
+    may_wait: bool,
+) -> Result<Option<Applied>> {
     let mut group = Group {
         shard,
         live,
@@ -104,8 +116,8 @@ fn apply_group(
     for entry in entries {
         outcomes.push(group.apply(entry)?);
     }
-    let (live, tables) = group.commit()?;
-    Ok((live, tables, outcomes))
+    let committed = group.commit(may_wait)?;
+    Ok(committed.map(|(live, tables)| (live, tables, outcomes)))
 }
 
 /// A group of entries on its way into one batch.
@@ -434,7 +446,8 @@ impl Group<'_> {
     }
 
     /// Everything of the group, as one batch.
-    fn commit(self) -> Result<(Live, Option<Arc<Tables>>)> {
+    /// None where it may not wait for room and there is none.
+    fn commit(self, may_wait: bool) -> Result<Option<(Live, Option<Arc<Tables>>)>> {
         let keyspace = &self.shard.keyspace;
         let mut batch = self.overlay.into_batch(4 + self.counters.len() + self.partitions.len());
         for (key, counters) in &self.counters {
@@ -451,12 +464,19 @@ impl Group<'_> {
         batch.put(keyspace, meta_key(meta::HEAD), self.live.head.to_bytes());
         batch.put(keyspace, meta_key(meta::APPLIED), self.live.applied.to_bytes());
         cut::point("apply.before");
-        if self.switches.is_empty() {
-            self.shard.engine.commit(batch)?;
-        } else {
+        let engine = &self.shard.engine;
+        if self.switches.is_empty() && !may_wait {
+            if !engine.try_commit(batch)? {
+                return Ok(None);
+            }
+        } else if self.switches.is_empty() {
+            engine.commit(batch)?;
+        } else if may_wait {
             self.shard.switched.begin();
-            self.shard.engine.commit(batch)?;
+            engine.commit(batch)?;
             self.shard.switched.settle(self.switches);
+        } else {
+            return Ok(None);
         }
         if self.buries {
             self.shard.buried.store(true, Ordering::Release);
@@ -464,7 +484,7 @@ impl Group<'_> {
         cut::point("apply.committed");
         remember(&mut self.remembered.counters, self.counters);
         remember(&mut self.remembered.partitions, self.partitions);
-        Ok((self.live, self.tables_changed.then_some(self.tables)))
+        Ok(Some((self.live, self.tables_changed.then_some(self.tables))))
     }
 }
 

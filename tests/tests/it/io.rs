@@ -4,8 +4,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use tests::Address;
 use tests::disk::{EIO, Interposer, Knob, Recording};
 use tests::keystead::Keystead;
 use tests::torture::{self, Ledger};
@@ -89,8 +91,11 @@ impl World {
         let address = self.server.address().unwrap();
         for round in 0..4 {
             let seed = n * 10 + round;
-            torture::load(&address, &mut self.ledgers, 25, seed)
-                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            let ended = match fault {
+                Fault::Full => self.load_until_it_waits(&address, seed),
+                Fault::Write | Fault::Sync => torture::load(&address, &mut self.ledgers, 25, seed),
+            };
+            ended.unwrap_or_else(|error| panic!("{what}: {error}"));
             if self.recording.control.get(Knob::Fired).unwrap() > 0 {
                 break;
             }
@@ -114,6 +119,25 @@ impl World {
         }
         self.audit_after(&what);
         (fired, !alive)
+    }
+
+    /// Load on a disk that becomes full. What was accepted before waits for room, and its clients with it: there is room again
+    /// once the server says so.
+    fn load_until_it_waits(&mut self, address: &Address, seed: u64) -> Result<u64, String> {
+        let Self { recording, server, ledgers } = self;
+        let waits = || server.log().matches("waits for room").count();
+        let before = waits();
+        thread::scope(|scope| {
+            let load = scope.spawn(|| torture::load(address, ledgers, 25, seed));
+            while !load.is_finished() {
+                if waits() > before {
+                    recording.control.set(Knob::FullAt, 0).unwrap();
+                    recording.control.set(Knob::Full, 0).unwrap();
+                }
+                thread::yield_now();
+            }
+            load.join().expect("the load does not panic")
+        })
     }
 
     fn audit_after(&mut self, what: &str) {
