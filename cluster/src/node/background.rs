@@ -22,7 +22,7 @@ use storage::{
     log::{GroupId, Log},
 };
 use tokio::sync::watch;
-use tracing::{debug, error, warn};
+use tracing::{debug, error};
 
 use crate::{
     Error, Result,
@@ -141,8 +141,10 @@ async fn collect(work: &Work, owner: &Arc<Owner>, stop: &watch::Receiver<bool>) 
             Ok(Ok(0)) | Err(_) => return false,
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                warn!(shard = %owner.shard(), %error, "rows nobody sees could not be collected");
-                return true;
+                // The engine has failed, or a sync has: what that dropped no later one brings back.
+                error!(shard = %owner.shard(), %error, "rows nobody sees could not be collected");
+                (work.fail)(&error.into());
+                return false;
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The apply pool: threads that write to the engine, so that its stalls never touch an async worker.
+//! The apply pool: threads that write to the engine, so that its stalls never touch an async worker. What the engine takes at
+//! once, without waiting for anything, need not come here (`machine`).
 //!
 //! Invariants:
 //! - Jobs of one shard run one after another, on one thread.
@@ -22,6 +23,7 @@ type Job = Box<dyn FnOnce() + Send>;
 pub(crate) struct Pool {
     threads: Mutex<Vec<thread::JoinHandle<()>>>,
     lanes: Vec<Mutex<Option<mpsc::Sender<Job>>>>,
+    processors: usize,
 }
 
 /// A job's panic, or the end of the pool.
@@ -48,13 +50,14 @@ impl Pool {
             running.push(thread);
             lanes.push(Mutex::new(Some(sender)));
         }
-        Ok(Self { threads: Mutex::new(running), lanes })
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self { threads: Mutex::new(running), lanes, processors })
     }
 
     /// So many small entries at once are better applied by whoever has them than by a thread here. With two processors that
     /// are all there are: others have work too, and what is waited for is the sync.
     pub(crate) fn little(&self) -> usize {
-        if self.lanes.len() <= 2 { 256 } else { 8 }
+        if self.processors <= 2 { 256 } else { 8 }
     }
 
     /// Runs a job of a shard on its thread; the answer comes as soon as it is done.

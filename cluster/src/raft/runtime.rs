@@ -1,8 +1,8 @@
 //! The thread on which consensus lives: Raft cores, heartbeats, log callbacks and their timers.
 //!
 //! Invariants:
-//! - Nothing that computes for long runs here: what many entries change is applied on the pool (`pool`), and what is much is
-//!   written to the log by its own thread. A query must never cost an election.
+//! - Nothing that computes for long runs here: entries are applied on the pool (`pool`), but for small ones that the engine
+//!   takes at once, and what is much is written to the log by its own thread. A query must never cost an election.
 //! - As long as no election can be lost, since every group's only voter is here, this thread waits for the log's syncs itself:
 //!   what is proposed meanwhile goes with the next one, and nobody has to be woken in between.
 //! - Handles made here work from any runtime, or from none.

@@ -25,12 +25,20 @@ use fjall::{
 use parking_lot::{Condvar, Mutex};
 
 use super::{Batch, Disk, KeyspaceOf, Options};
-use crate::error::{Error, Result};
+use crate::{
+    cut,
+    error::{Error, Result},
+};
 
 pub(super) use fjall::{Iter, Keyspace, Slice, Snapshot};
 
 /// Room that is left to the engine's small files.
 const ROOM_BYTES_MIN: u64 = 4 << 20;
+/// So many memtables of a keyspace are in memory at most, the one in use among them: then the library lets writers wait.
+const MEMTABLES_MAX: u64 = 5;
+/// With so many sealed ones, or so many runs in the uppermost level, a commit is about to be held up by the library.
+const SEALED_MAX: usize = 3;
+const RUNS_MAX: usize = 20;
 /// How often a keyspace is rewritten in a row.
 const COMPACTIONS_MAX: usize = 12;
 /// How often a disk without room is looked at by who waits for it.
@@ -42,6 +50,8 @@ pub(super) struct Lsm {
     directory: PathBuf,
     memtable_bytes_max: u64,
     separate_bytes_min: u32,
+    /// All that are in use.
+    keyspaces: Mutex<Vec<Keyspace>>,
     /// The snapshot that was last read at; good for as long as nothing was written since.
     latest: ArcSwapOption<Snapshot>,
     /// Counts beginnings and ends of commits: odd while one is at work.
@@ -60,6 +70,17 @@ enum Waiting {
     Waits,
     /// It is refused.
     NoMore,
+}
+
+/// Whether the library holds up who writes to a keyspace, or is about to.
+fn is_behind(keyspace: &KeyspaceOf) -> bool {
+    match keyspace {
+        KeyspaceOf::Lsm(keyspace) => {
+            let tree = &keyspace.tree;
+            tree.sealed_memtable_count() >= SEALED_MAX || tree.l0_run_count() >= RUNS_MAX
+        }
+        KeyspaceOf::Memory(_) => false,
+    }
 }
 
 impl Lsm {
@@ -81,6 +102,7 @@ impl Lsm {
             memtable_bytes_max: options.memtable_bytes_max.max(1 << 20),
             separate_bytes_min: options.separate_bytes_min,
             latest: ArcSwapOption::empty(),
+            keyspaces: Mutex::default(),
             turn: AtomicU64::new(0),
             committing: Mutex::new(()),
             disk: options.disk.clone(),
@@ -104,6 +126,10 @@ impl Lsm {
         if is_new {
             sync_names(&self.directory)?;
         }
+        let mut keyspaces = self.keyspaces.lock();
+        if keyspaces.iter().all(|known| known.id() != keyspace.id()) {
+            keyspaces.push(keyspace.clone());
+        }
         Ok(keyspace)
     }
 
@@ -116,10 +142,12 @@ impl Lsm {
     }
 
     pub(super) fn delete_keyspace(&self, keyspace: Keyspace) -> Result<()> {
+        self.keyspaces.lock().retain(|known| known.id() != keyspace.id());
         self.database.delete_keyspace(keyspace).map_err(|error| self.failure("delete a keyspace", error))
     }
 
-    /// Writes a batch. Without room on the disk it waits for some; or else, answers false, and nothing was written.
+    /// Writes a batch. It may have to wait: for another commit, for flushes and compactions that are behind, for room on the
+    /// disk. If it may not, it answers false instead, and nothing was written.
     pub(super) fn commit(&self, batch: Batch, may_wait: bool) -> Result<bool> {
         let mut writes = fjall::OwnedWriteBatch::with_capacity(self.database.clone(), batch.writes.len())
             .durability(Some(PersistMode::Buffer));
@@ -141,7 +169,15 @@ impl Lsm {
         if !self.wait_for_room(2 * bytes as u64, may_wait)? {
             return Ok(false);
         }
-        let one = self.committing.lock();
+        let one = if may_wait {
+            self.committing.lock()
+        } else {
+            let is_behind = batch.writes.first().is_some_and(|(keyspace, ..)| is_behind(&keyspace.0));
+            match self.committing.try_lock() {
+                Some(one) if !is_behind => one,
+                Some(_) | None => return Ok(false),
+            }
+        };
         // A batch is inserted key by key, and a flush that ends meanwhile, in any keyspace, moves `visible_seqno` past it.
         // So whoever asks while this is at work is given the moment before it.
         self.latest.store(Some(self.snapshot().0));
@@ -158,7 +194,14 @@ impl Lsm {
     fn has_room(&self, bytes: u64) -> Result<bool> {
         let Some(Disk(available)) = &self.disk else { return Ok(true) };
         let available = available().map_err(|error| Error::io("measure", &self.directory, error))?;
-        Ok(available >= self.database.write_buffer_size() + bytes + ROOM_BYTES_MIN)
+        let room = available.saturating_sub(bytes + ROOM_BYTES_MIN);
+        // The library's own count of what is in memory forgets what ingestions flush. What it can be at most is enough for most
+        // disks; where it is not, it is added up.
+        let keyspaces = self.keyspaces.lock();
+        let memtables_max = keyspaces.len() as u64 * MEMTABLES_MAX * self.memtable_bytes_max;
+        let in_memory =
+            || keyspaces.iter().map(|it| it.tree.get_version_history_lock().memtable_size_sum()).sum::<u64>();
+        Ok(available >= bytes + ROOM_BYTES_MIN && (room >= memtables_max || room >= in_memory()))
     }
 
     fn wait_for_room(&self, bytes: u64, may_wait: bool) -> Result<bool> {
@@ -247,6 +290,20 @@ impl Lsm {
     }
 
     pub(super) fn drop_files(&self, keyspace: &Keyspace, prefix: &[u8]) -> Result<()> {
+        let version = keyspace.tree.current_version();
+        let mut tables = version.iter_levels().flat_map(|level| level.iter()).flat_map(|run| run.iter());
+        let is_inside = |table: &lsm_tree::Table| {
+            let range = &table.metadata.key_range;
+            range.min().starts_with(prefix) && range.max().starts_with(prefix)
+        };
+        // Dropping stops the keyspace's compactions for a moment.
+        if !tables.any(is_inside) {
+            return Ok(());
+        }
+        // The files are gone at once, so what made them dead must be durable before: a replay that began earlier would miss
+        // the rows.
+        self.persist()?;
+        cut::point("engine.drop-files");
         let end = model::read::after_prefix(prefix);
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let dropped = keyspace.tree.drop_range::<&[u8], _>((Bound::Included(prefix), end));
@@ -260,10 +317,12 @@ impl Lsm {
     ) -> Result<()> {
         let mut ingestion = keyspace.start_ingestion().map_err(|error| self.failure("ingest", error))?;
         fill(&mut |key, value| ingestion.write(key, value).map_err(|error| self.failure("ingest", error)))?;
-        ingestion.finish().map_err(|error| self.failure("ingest", error))?;
-        // A commit that is at work hands out the moment before it, which may be one before this.
-        drop(self.committing.lock());
-        Ok(())
+        // It takes the library's own lock against writers for long: whoever may not wait sees that by this one. And a commit that
+        // is at work hands out the moment before it, which may be one before this.
+        let one = self.committing.lock();
+        let finished = ingestion.finish().map_err(|error| self.failure("ingest", error));
+        drop(one);
+        finished
     }
 
     pub(super) fn persist(&self) -> Result<()> {

@@ -11,7 +11,7 @@
 //! - A keyspace is never emptied; it is deleted and another made (a new generation).
 //!
 //! Commit may sleep in its caller when compaction lags behind, and waits while the disk has no room for what it would have
-//! to write: never call it on an async worker thread.
+//! to write: never call it on an async worker thread. [`Engine::try_commit`] does neither.
 //!
 //! Not here: what keys mean ([`crate::keyspace`]).
 
@@ -161,7 +161,7 @@ impl Engine {
         self.commit_with(batch, true).map(drop)
     }
 
-    /// The same, but answers false where it would have to wait for room on the disk; then nothing was written.
+    /// The same, but answers false where it would have to wait; then nothing was written.
     pub fn try_commit(&self, batch: Batch) -> Result<bool> {
         self.commit_with(batch, false)
     }

@@ -175,7 +175,11 @@ impl Handle {
     /// Writes what waits, on this thread.
     pub(super) fn drive(&self) {
         DRIVES.set(true);
-        guarded(&self.shared, "log driver", || self.writer.lock().drive());
+        guarded(&self.shared, "log driver", || match self.writer.try_lock() {
+            Some(mut writer) => writer.drive(),
+            // The log's own thread is at work, and may wait for room. It comes back to what is here.
+            None => self.shared.queue.call_thread(),
+        });
         DRIVES.set(false);
     }
 

@@ -21,6 +21,9 @@ use parking_lot::{Condvar, Mutex};
 use super::record::{self, Body};
 use super::{Callback, Error, GroupId, LogId};
 
+/// A record that notes a committed id is not longer.
+const COMMITTED_BYTES_MAX: usize = 64;
+
 /// Records on their way to the writer.
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -300,6 +303,11 @@ impl Queue {
         self.summon(&mut state);
     }
 
+    /// Leaves what waits to the thread.
+    pub(crate) fn call_thread(&self) {
+        self.summon(&mut self.state.lock());
+    }
+
     fn summon(&self, state: &mut State) {
         if state.has_work() && !state.summoned {
             state.attended = true;
@@ -361,7 +369,8 @@ impl Queue {
             self.leave(&mut state, sealed);
             return None;
         }
-        if state.records.len() as u64 > bytes_max {
+        let committed = state.committed.len() * COMMITTED_BYTES_MAX;
+        if (state.records.len() + committed) as u64 > bytes_max {
             self.summon(&mut state);
             return None;
         }

@@ -48,7 +48,7 @@ impl Shard {
         self.apply_with(entries, true).map(Option::unwrap_or_default)
     }
 
-    /// The same, but answers none where it would have to wait for room on the disk; then nothing was applied.
+    /// The same, but answers none where the engine would have to wait for something; then nothing was applied.
     pub fn try_apply(&self, entries: &[Entry<'_>]) -> Result<Option<Vec<EntryOutcome>>> {
         self.apply_with(entries, false)
     }
@@ -446,8 +446,11 @@ impl Group<'_> {
     }
 
     /// Everything of the group, as one batch.
-    /// None where it may not wait for room and there is none.
+    /// None where it may not wait and would have to; what switches storages may always have to.
     fn commit(self, may_wait: bool) -> Result<Option<(Live, Option<Arc<Tables>>)>> {
+        if !may_wait && !self.switches.is_empty() {
+            return Ok(None);
+        }
         let keyspace = &self.shard.keyspace;
         let mut batch = self.overlay.into_batch(4 + self.counters.len() + self.partitions.len());
         for (key, counters) in &self.counters {
@@ -464,19 +467,17 @@ impl Group<'_> {
         batch.put(keyspace, meta_key(meta::HEAD), self.live.head.to_bytes());
         batch.put(keyspace, meta_key(meta::APPLIED), self.live.applied.to_bytes());
         cut::point("apply.before");
-        let engine = &self.shard.engine;
-        if self.switches.is_empty() && !may_wait {
-            if !engine.try_commit(batch)? {
-                return Ok(None);
-            }
-        } else if self.switches.is_empty() {
-            engine.commit(batch)?;
-        } else if may_wait {
+        let switches = !self.switches.is_empty();
+        if switches {
             self.shard.switched.begin();
-            engine.commit(batch)?;
-            self.shard.switched.settle(self.switches);
-        } else {
+        }
+        let engine = &self.shard.engine;
+        let is_done = if may_wait { engine.commit(batch).map(|()| true) } else { engine.try_commit(batch) };
+        if !is_done? {
             return Ok(None);
+        }
+        if switches {
+            self.shard.switched.settle(self.switches);
         }
         if self.buries {
             self.shard.buried.store(true, Ordering::Release);

@@ -38,7 +38,7 @@ use crate::{
 /// Fewer bytes than this are not worth files of their own.
 const BULK_BYTES_MIN: usize = 1 << 20;
 
-/// Each of the pieces that are written side by side has so many bytes at least.
+/// Rows are written in about as many pieces side by side as they are times so many bytes.
 const PIECE_BYTES_MIN: usize = 8 << 20;
 
 /// And there are not more of them.
@@ -217,11 +217,23 @@ impl<'a> Bulk<'a> {
         };
         std::thread::scope(|scope| {
             let put_rows = &put_rows;
-            let others: Vec<_> = (1..pieces).map(|piece| scope.spawn(move || put_rows(piece))).collect();
+            let others: Vec<_> = (1..pieces)
+                .map(|piece| {
+                    let put = move || put_rows(piece);
+                    // Where no thread can be started it is done here.
+                    std::thread::Builder::new()
+                        .name("load".to_owned())
+                        .spawn_scoped(scope, put)
+                        .map_err(|_| piece)
+                })
+                .collect();
             let mut done = put_rows(0).and_then(|()| put_entries());
             for other in others {
-                // A panic of one is a panic of all.
-                done = done.and(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+                done = done.and(match other {
+                    // A panic of one is a panic of all.
+                    Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                    Err(piece) => put_rows(piece),
+                });
             }
             done
         })
