@@ -25,10 +25,7 @@ use fjall::{
 use parking_lot::{Condvar, Mutex};
 
 use super::{Batch, Disk, KeyspaceOf, Options};
-use crate::{
-    cut,
-    error::{Error, Result},
-};
+use crate::error::{Error, Result};
 
 pub(super) use fjall::{Iter, Keyspace, Slice, Snapshot};
 
@@ -303,11 +300,12 @@ impl Lsm {
         // The files are gone at once, so what made them dead must be durable before: a replay that began earlier would miss
         // the rows.
         self.persist()?;
-        cut::point("engine.drop-files");
         let end = model::read::after_prefix(prefix);
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let dropped = keyspace.tree.drop_range::<&[u8], _>((Bound::Included(prefix), end));
-        dropped.map_err(|error| self.failure("drop files", error.into()))
+        dropped.map_err(|error| self.failure("drop files", error.into()))?;
+        // The library lets go of versions of the tables, and of their files, as it flushes.
+        self.flush(keyspace).map(drop)
     }
 
     pub(super) fn ingest_from(
