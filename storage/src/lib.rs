@@ -16,6 +16,7 @@
 
 pub mod catalog;
 pub mod checkpoint;
+mod chunk;
 pub mod codec;
 pub mod cut;
 pub mod directory;

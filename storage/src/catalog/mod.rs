@@ -12,6 +12,7 @@
 //! Not here: what a change may do (`model::catalog`), what a view says (`cluster`).
 
 mod apply;
+mod image;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +45,7 @@ use crate::{
 };
 
 pub use apply::{ControlEntry, ControlPayload};
+pub use image::{Image, install};
 
 /// The control group is shard 0.
 pub const CONTROL: ShardId = ShardId(0);

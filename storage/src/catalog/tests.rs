@@ -11,6 +11,7 @@ use model::{
 use super::{
     Control,
     apply::{ControlEntry, ControlPayload},
+    install,
 };
 use crate::{
     codec::control::{Answer, Body, Request},
@@ -94,4 +95,32 @@ fn a_view_follows_its_predecessor() {
     assert_eq!(put(2, Some(ViewId(1)), 3), Answer::Published);
     assert!(matches!(put(2, Some(ViewId(2)), 4), Answer::Refused { .. }));
     assert_eq!(control.view().map(|(id, _)| id), Some(ViewId(2)));
+}
+
+#[test]
+fn an_image_becomes_an_equal_state_and_a_damaged_one_leaves_nothing() {
+    let from = Control::open(&Engine::in_memory(), 0).expect("in memory");
+    bootstrap(&from);
+    assert!(matches!(ask(&from, 2, Body::AllocateIds(5)), Answer::Ids(_)));
+    let image = from.image().expect("an image");
+    assert_eq!(image.applied(), &from.applied());
+    let chunks: Vec<Bytes> = image.collect::<Result<_, _>>().expect("chunks");
+
+    let engine = Engine::in_memory();
+    for at in 0..chunks.len() {
+        let mut without = chunks.clone();
+        without.remove(at);
+        assert!(install(&engine, 1, without.into_iter().map(Ok)).is_err(), "without {at}");
+        let mut flipped = chunks.clone();
+        let mut bytes = flipped[at].to_vec();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x10;
+        flipped[at] = bytes.into();
+        assert!(install(&engine, 1, flipped.into_iter().map(Ok)).is_err(), "damaged {at}");
+        assert_eq!(engine.keyspace_names(), Vec::<String>::new());
+    }
+    let to = install(&engine, 1, chunks.into_iter().map(Ok)).expect("a whole image");
+    assert_eq!(to.applied(), from.applied());
+    assert_eq!(to.catalog().objects(), from.catalog().objects());
+    assert_eq!(ask(&to, 2, Body::AllocateIds(5)), ask(&from, 2, Body::AllocateIds(5)), "remembered");
 }
