@@ -29,6 +29,8 @@ pub mod handoff;
 mod node;
 mod options;
 mod owner;
+#[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "nodes do not join each other yet"))]
+mod peer;
 mod raft;
 pub mod ring;
 mod router;
