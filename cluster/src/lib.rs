@@ -31,6 +31,7 @@ mod options;
 mod owner;
 #[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "nodes do not join each other yet"))]
 mod peer;
+#[cfg_attr(not(test), allow(dead_code, unused_imports, reason = "nodes do not join each other yet"))]
 mod raft;
 pub mod ring;
 mod router;

@@ -225,7 +225,7 @@ impl Opening {
             Status::Failed(reason) if prepared.is_err() => {
                 return Err(Error::Failed { shard: CONTROL, reason: reason.clone() });
             }
-            Status::Failed(_) | Status::Follows | Status::Leads(_) => {}
+            Status::Failed(_) | Status::Follows | Status::Leads(_) | Status::LeadsOthers(_) => {}
         }
         Ok((control, prepared?))
     }
@@ -298,7 +298,14 @@ impl Opening {
     }
 
     fn parts<S: raft::State>(&self, shard: ShardId, state: Arc<S>) -> raft::Parts<S> {
-        raft::Parts { shard, node: self.claimant.node, log: self.log.clone(), state, pool: self.pool.clone() }
+        raft::Parts {
+            shard,
+            node: self.claimant.node,
+            log: self.log.clone(),
+            state,
+            pool: self.pool.clone(),
+            peering: None,
+        }
     }
 
     /// Keeps a shard claimed, and ends the node if its group fails.
@@ -337,7 +344,7 @@ impl Opening {
         tokio::select! {
             led = led => match led.as_deref() {
                 Ok(Status::Failed(reason)) => Err(Error::Failed { shard, reason: reason.clone() }),
-                Ok(Status::Follows | Status::Leads(_)) => Ok(()),
+                Ok(Status::Follows | Status::Leads(_) | Status::LeadsOthers(_)) => Ok(()),
                 Err(_) => Err(Error::Stopping),
             },
             () = self.timer.sleep(self.options.start_wait) => Err(Error::NotServing { shard }),

@@ -147,7 +147,8 @@ impl Owner {
                     self.stop();
                     return reason;
                 }
-                Status::Follows => {
+                // With other voters, reading needs more than a pass: nothing is served before that is built.
+                Status::Follows | Status::LeadsOthers(_) => {
                     claimed = None;
                     self.admission.close();
                 }

@@ -31,6 +31,8 @@ use model::id::NodeId;
 pub(crate) use call::{CallError, Peers};
 pub(crate) use desk::{Desk, Receive};
 pub(crate) use known::{Known, Peer};
+#[cfg(test)]
+pub(crate) use parts::Arrived;
 pub(crate) use parts::{Incoming, Pieces};
 pub(crate) use refusal::Refusal;
 

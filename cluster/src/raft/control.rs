@@ -20,17 +20,18 @@ use model::{
     id::{ShardId, TableId, ViewId},
 };
 use storage::{
-    catalog::{CONTROL, Control as Group, ControlEntry, ControlPayload},
+    Error as StorageError,
+    catalog::{self, CONTROL, Control as Group, ControlEntry, ControlPayload},
     codec::control::{Answer, Body, Request, to_bytes},
     engine::{self, Engine},
-    keyspace::keyspace_name,
     log::{GroupState, Log, LogId, Use},
 };
 
 use super::{
     Consensus, Refused, Timer,
-    machine::{Committed, CommittedPayload, Position, State},
-    shard::{decode_generation, note_installed, position},
+    machine::{Chunks, Committed, CommittedPayload, Position, State},
+    receiving::{Receiving, Ticket},
+    shard::{check_place, decode_generation, note_installed, position},
     types::Applied,
 };
 use crate::{Error, Result, catalog::Board};
@@ -49,12 +50,15 @@ pub(crate) struct ControlReplica {
     current: ArcSwap<Group>,
     generation: AtomicU64,
     board: Arc<Board>,
+    receiving: Receiving,
 }
 
 /// The control group's state at one moment.
-pub(crate) struct ControlImage {
-    snapshot: engine::Snapshot,
-    keyspace: engine::Keyspace,
+pub(crate) enum ControlImage {
+    /// Of what is served here, to be sent.
+    Taken(Box<catalog::Image>),
+    /// Another node's, in a generation of its own; deleted later if it is dropped as it is.
+    Received(Group, Ticket),
 }
 
 impl ControlReplica {
@@ -70,6 +74,7 @@ impl ControlReplica {
             current: ArcSwap::from_pointee(state),
             generation: AtomicU64::new(generation),
             board,
+            receiving: Receiving::after(engine, CONTROL, generation),
         })
     }
 
@@ -105,28 +110,46 @@ impl State for ControlReplica {
     }
 
     fn image(&self) -> storage::Result<(ControlImage, Position)> {
-        let state = self.state();
-        // Jobs of a group run one after another: nothing is applied between these two.
-        let image = ControlImage { snapshot: self.engine.snapshot(), keyspace: state.keyspace().clone() };
-        Ok((image, position(state.applied())))
+        let image = self.state().image()?;
+        let position = position(image.applied().clone());
+        Ok((ControlImage::Taken(Box::new(image)), position))
+    }
+
+    fn chunks(image: ControlImage) -> storage::Result<Chunks> {
+        match image {
+            ControlImage::Taken(image) => Ok(image),
+            ControlImage::Received(..) => {
+                Err(StorageError::Image { what: "it is not to be sent on".to_owned() })
+            }
+        }
+    }
+
+    fn receive(&self, chunks: Chunks, expected: &Position) -> storage::Result<ControlImage> {
+        let ticket = self.receiving.begin();
+        let state = catalog::install(&self.engine, ticket.generation(), chunks)?;
+        check_place(position(state.applied()), expected)?;
+        Ok(ControlImage::Received(state, ticket))
+    }
+
+    fn forget_received(&self) -> storage::Result<()> {
+        self.receiving.forget()
     }
 
     fn install(&self, image: ControlImage, position: Position) -> storage::Result<()> {
-        let old = self.generation.load(Ordering::Acquire);
-        let new = old + 1;
-        let keyspace = self.engine.keyspace(&keyspace_name(CONTROL, new))?;
-        let pairs = image.snapshot.prefix(&image.keyspace, &[]);
-        let filled = self.engine.ingest(&keyspace, pairs.map(|pair| Ok(pair?.into_bytes())));
-        if let Err(error) = filled {
-            self.engine.delete_keyspace(keyspace)?;
-            return Err(error);
-        }
-        let state = Group::open(&self.engine, new)?;
+        let image = match image {
+            ControlImage::Taken(image) => self.receive(image, &position)?,
+            ControlImage::Received(..) => image,
+        };
+        let ControlImage::Received(state, ticket) = image else {
+            return Err(StorageError::Image { what: "it was not received".to_owned() });
+        };
+        // Once the log may have its number, nobody else may delete it.
+        let new = ticket.keep();
         note_installed(&self.log, CONTROL, &position, new)?;
         self.board.publish(state.catalog());
         self.current.store(Arc::new(state));
-        self.generation.store(new, Ordering::Release);
-        self.engine.delete_keyspace(self.engine.keyspace(&keyspace_name(CONTROL, old))?)
+        let old = self.generation.swap(new, Ordering::AcqRel);
+        self.receiving.delete(old)
     }
 }
 

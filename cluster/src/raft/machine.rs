@@ -31,7 +31,7 @@ use super::{
 
 /// What a group keeps: the state of a shard, or the catalog.
 pub(crate) trait State: Send + Sync + 'static {
-    /// Consistent state at one moment, to be sent.
+    /// Consistent state at one moment, to be sent or as it was received.
     type Image: Send + 'static;
 
     /// How far it is.
@@ -48,9 +48,22 @@ pub(crate) trait State: Send + Sync + 'static {
     /// This moment, and its position.
     fn image(&self) -> storage::Result<(Self::Image, Position)>;
 
+    /// What an image is sent as. To be read on a thread that may block.
+    fn chunks(image: Self::Image) -> storage::Result<Chunks>;
+
+    /// Makes an image out of chunks, which is nobody's state yet; it is of `position`, or refused. What breaks off leaves
+    /// nothing. May block for long, so not on the pool.
+    fn receive(&self, chunks: Chunks, position: &Position) -> storage::Result<Self::Image>;
+
+    /// Deletes received images that were dropped without having been installed.
+    fn forget_received(&self) -> storage::Result<()>;
+
     /// Replaces everything, all or nothing.
     fn install(&self, image: Self::Image, position: Position) -> storage::Result<()>;
 }
+
+/// The chunks of an image.
+pub(crate) type Chunks = Box<dyn Iterator<Item = storage::Result<Bytes>> + Send>;
 
 /// How far a state machine is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -163,10 +176,7 @@ impl<S: State> RaftStateMachine<Types> for Machine<S> {
         meta: &SnapshotMeta<CommittedLeaderId, u64, EmptyNode>,
         image: S::Image,
     ) -> io::Result<()> {
-        let position = Position {
-            last: meta.last_log_id.map(|id| (id.leader_id.term, id.index)),
-            members: encode_members(&meta.last_membership),
-        };
+        let position = to_position(meta);
         self.run(move |state| state.install(image, position)).await?;
         self.registered.store(true, Ordering::Release);
         Ok(())
@@ -218,6 +228,14 @@ fn committed(entry: super::types::Entry) -> Committed {
         }
     };
     Committed { term: leader_id.term, index, payload }
+}
+
+/// Where a snapshot is.
+pub(super) fn to_position(meta: &SnapshotMeta<CommittedLeaderId, u64, EmptyNode>) -> Position {
+    Position {
+        last: meta.last_log_id.map(|id| (id.leader_id.term, id.index)),
+        members: encode_members(&meta.last_membership),
+    }
 }
 
 fn from_position(position: Position) -> io::Result<(Option<LogId>, Members)> {

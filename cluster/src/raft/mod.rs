@@ -7,26 +7,38 @@
 //! Invariants:
 //! - Cores, timers and log callbacks live on one thread (`runtime`); nothing slow runs there.
 //! - What was refused was not proposed, unless the refusal is [`Refused::Unknown`].
+//! - A group of one voter sends nothing and waits for nobody; with more, its log is replicated over `peer`.
 
 mod control;
 mod group;
 mod machine;
+mod members;
 mod network;
+#[cfg(test)]
+mod nodes;
+mod peers;
 mod pool;
+mod receive;
+mod receiving;
 mod runtime;
 mod shard;
 mod store;
 #[cfg(test)]
 mod suite;
 mod types;
+mod wire;
 
 use bytes::Bytes;
-use model::{id::LogIndex, port::BoxFuture};
+use model::{
+    id::{LogIndex, NodeId},
+    port::BoxFuture,
+};
 use tokio::sync::watch;
 
 pub(crate) use control::{Control, ControlReplica};
-pub(crate) use group::{Group, Parts};
+pub(crate) use group::{Group, Origin, Parts, Peering};
 pub(crate) use machine::State;
+pub(crate) use members::{Change, ChangeRefused, Membership, TransferRefused};
 pub(crate) use pool::Pool;
 pub(crate) use runtime::{Runtime, Timer};
 pub(crate) use shard::Replica;
@@ -51,6 +63,20 @@ pub(crate) trait Consensus: Send + Sync {
     /// Who leads, as it changes.
     fn status(&self) -> watch::Receiver<Status>;
 
+    /// Who takes part, as this node knows it.
+    fn membership(&self) -> Membership;
+
+    /// Who leads, as this node knows it.
+    fn leader(&self) -> Option<NodeId>;
+
+    /// Changes who takes part; answers the members when the change is committed. One at a time, on the leader. What was begun
+    /// goes on when it is waited for no longer.
+    fn change(&self, change: Change) -> BoxFuture<'static, Result<Membership, ChangeRefused>>;
+
+    /// Hands leadership to a voter that has all there is, and is answered when somebody else leads. Until then, and if it
+    /// fails until an election is over, the group takes no proposals: whoever asks lets what is under way end first.
+    fn transfer(&self, to: NodeId) -> BoxFuture<'static, Result<(), TransferRefused>>;
+
     /// Where the group is.
     fn metrics(&self) -> Metrics;
 
@@ -69,6 +95,8 @@ pub(crate) enum Status {
     Follows,
     /// This node leads in a term, as the only voter.
     Leads(u64),
+    /// This node leads in a term, and others have votes too: its applied state may be old news unless a quorum is asked.
+    LeadsOthers(u64),
     /// The group has stopped.
     Failed(String),
 }
@@ -76,7 +104,7 @@ pub(crate) enum Status {
 /// Why an entry was not applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// This node does not lead; nothing was proposed.
+    /// This node does not lead, or no quorum says that it still does; nothing was proposed.
     NotLeader,
     /// The group has stopped; nothing was proposed.
     Stopped,

@@ -4,7 +4,8 @@
 //! - Nothing that computes for long runs here: entries are applied on the pool (`pool`), but for small ones that the engine
 //!   takes at once, and what is much is written to the log by its own thread. A query must never cost an election.
 //! - As long as no election can be lost, since every group's only voter is here, this thread waits for the log's syncs itself:
-//!   what is proposed meanwhile goes with the next one, and nobody has to be woken in between.
+//!   what is proposed meanwhile goes with the next one, and nobody has to be woken in between. While any group has other
+//!   voters, the log's own thread does that: heartbeats and votes never wait for a disk.
 //! - Handles made here work from any runtime, or from none.
 
 use std::{future::Future, io, sync::Arc, time::Duration};
@@ -22,6 +23,7 @@ use tokio::{
 #[derive(Debug)]
 pub(crate) struct Runtime {
     handle: Handle,
+    driver: Arc<Driver>,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
@@ -37,7 +39,8 @@ impl Runtime {
             let _ = runtime.block_on(stopped);
             runtime.shutdown_background();
         })?;
-        Ok(Arc::new(Self { handle, stop: Mutex::new(Some(stop)), thread: Mutex::new(Some(thread)) }))
+        let driver = Arc::new(Driver { due: Arc::new(Notify::new()), state: Mutex::default() });
+        Ok(Arc::new(Self { handle, driver, stop: Mutex::new(Some(stop)), thread: Mutex::new(Some(thread)) }))
     }
 
     /// Runs a task here.
@@ -48,20 +51,26 @@ impl Runtime {
         self.handle.spawn(task)
     }
 
-    /// Writes the log on this thread from now on, whenever it has nothing else to do.
+    /// Writes the log on this thread from now on, whenever it has nothing else to do and no group has other voters.
     pub(crate) fn drive(&self, log: &Log) {
-        let due = Arc::new(Notify::new());
-        let call = due.clone();
-        log.set_driver(Some(Arc::new(move || call.notify_one())));
-        let log = log.clone();
+        self.driver.start(log);
+        let (driver, log) = (self.driver.clone(), log.clone());
         self.spawn(async move {
             loop {
-                due.notified().await;
+                driver.due.notified().await;
                 // Whoever can run now runs first, and adds to it.
                 yield_now().await;
-                log.drive();
+                // A call from before it was given up may still come.
+                if driver.is_driving() {
+                    log.drive();
+                }
             }
         });
+    }
+
+    /// Who writes the log.
+    pub(crate) fn driver(&self) -> &Arc<Driver> {
+        &self.driver
     }
 
     /// Runs a future on the caller's thread, driven by this one. Not to be called on an async worker.
@@ -90,6 +99,66 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Whether the thread of consensus waits for the log's syncs.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    due: Arc<Notify>,
+    state: Mutex<Driving>,
+}
+
+#[derive(Debug, Default)]
+struct Driving {
+    log: Option<Log>,
+    /// Groups with other voters.
+    shared: usize,
+}
+
+impl Driver {
+    fn start(&self, log: &Log) {
+        let mut state = self.state.lock();
+        state.log = Some(log.clone());
+        self.set(&state);
+    }
+
+    /// The log's own thread writes it until what is answered is dropped.
+    pub(crate) fn give_up(self: &Arc<Self>) -> Shared {
+        let mut state = self.state.lock();
+        state.shared += 1;
+        self.set(&state);
+        Shared(self.clone())
+    }
+
+    /// Whether this thread writes it.
+    pub(crate) fn is_driving(&self) -> bool {
+        let state = self.state.lock();
+        state.log.is_some() && state.shared == 0
+    }
+
+    fn set(&self, state: &Driving) {
+        let Some(log) = &state.log else { return };
+        if state.shared > 1 {
+            return;
+        }
+        let due = self.due.clone();
+        let call: Arc<dyn Fn() + Send + Sync> = Arc::new(move || due.notify_one());
+        log.set_driver((state.shared == 0).then_some(call));
+    }
+}
+
+/// Keeps the log's writing from the thread of consensus.
+#[derive(Debug)]
+pub(crate) struct Shared(Arc<Driver>);
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.shared -= 1;
+        if state.shared == 0 {
+            self.0.set(&state);
+        }
     }
 }
 

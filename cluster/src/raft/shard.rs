@@ -1,8 +1,8 @@
 //! A data shard as the state machine of its group.
 //!
 //! Invariants:
-//! - What is served is one generation of the shard's state. An image is installed beside it, noted in the log, and only
-//!   then served; a crash in between leaves the old or the new one.
+//! - What is served is one generation of the shard's state. An image is received into another one beside it, which is nobody's
+//!   until it is installed: noted in the log, and only then served. A crash in between leaves the old or the new one.
 
 use std::sync::{Arc, mpsc};
 
@@ -13,14 +13,14 @@ use storage::{
     Error,
     codec::entry,
     engine::Engine,
-    keyspace::keyspace_name,
     log::{GroupId, GroupState, Log, LogId},
-    shard::{Entry, Image, Install, Payload, Points, Shard},
+    shard::{self, Entry, Install, Payload, Points, Shard},
 };
 
 use super::{
-    machine::{Committed, CommittedPayload, Position, State},
-    types::Applied,
+    machine::{Chunks, Committed, CommittedPayload, Position, State},
+    receiving::{Receiving, Ticket},
+    types::{Applied, decode_members},
 };
 
 /// A command that is not larger than this changes few rows.
@@ -32,6 +32,15 @@ pub(crate) struct Replica {
     engine: Engine,
     log: Log,
     current: ArcSwap<Shard>,
+    receiving: Receiving,
+}
+
+/// A shard's state at one moment.
+pub(crate) enum Image {
+    /// Of what is served here, to be sent.
+    Taken(Box<shard::Image>),
+    /// Another node's, in a generation of its own; deleted later if it is dropped as it is.
+    Received(Shard, Ticket),
 }
 
 impl Replica {
@@ -45,7 +54,9 @@ impl Replica {
         let snapshot = group.and_then(|group| group.snapshot.as_ref());
         let generation = snapshot.map_or(Ok(0), |(_, data)| decode_generation(data))?;
         let shard = Shard::open(engine, id, generation)?;
-        Ok(Self { engine: engine.clone(), log: log.clone(), current: ArcSwap::from_pointee(shard) })
+        let receiving = Receiving::after(engine, id, generation);
+        let current = ArcSwap::from_pointee(shard);
+        Ok(Self { engine: engine.clone(), log: log.clone(), current, receiving })
     }
 
     /// The generation that is served now.
@@ -84,18 +95,44 @@ impl State for Replica {
     fn image(&self) -> storage::Result<(Image, Position)> {
         let image = self.shard().image(Points::ALL)?;
         let position = position(image.applied().clone());
-        Ok((image, position))
+        Ok((Image::Taken(Box::new(image)), position))
+    }
+
+    fn chunks(image: Image) -> storage::Result<Chunks> {
+        match image {
+            Image::Taken(image) => Ok(image),
+            Image::Received(..) => Err(Error::Image { what: "it is not to be sent on".to_owned() }),
+        }
+    }
+
+    fn receive(&self, chunks: Chunks, expected: &Position) -> storage::Result<Image> {
+        let id = self.shard().id();
+        let ticket = self.receiving.begin();
+        let install = Install { source: id, target: id, generation: ticket.generation() };
+        let shard = install.run(&self.engine, chunks)?;
+        check_place(position(shard.applied()), expected)?;
+        Ok(Image::Received(shard, ticket))
+    }
+
+    fn forget_received(&self) -> storage::Result<()> {
+        self.receiving.forget()
     }
 
     fn install(&self, image: Image, position: Position) -> storage::Result<()> {
+        let image = match image {
+            Image::Taken(image) => self.receive(image, &position)?,
+            Image::Received(..) => image,
+        };
+        let Image::Received(new, ticket) = image else {
+            return Err(Error::Image { what: "it was not received".to_owned() });
+        };
         let old = self.current.load_full();
         let id = old.id();
-        let install = Install { source: id, target: id, generation: old.generation() + 1 };
-        let new = install.run(&self.engine, image)?;
+        // Once the log may have its number, nobody else may delete it.
+        ticket.keep();
         note_installed(&self.log, id, &position, new.generation())?;
         self.current.store(Arc::new(new));
-        let name = keyspace_name(id, old.generation());
-        self.engine.delete_keyspace(self.engine.keyspace(&name)?)
+        self.receiving.delete(old.generation())
     }
 }
 
@@ -128,6 +165,15 @@ pub(super) fn note_installed(
 
 pub(super) fn position(applied: storage::codec::state::Applied) -> Position {
     Position { last: applied.log_id.map(|id| (id.term, id.index)), members: applied.membership }
+}
+
+/// Whether a received state is of the place its sender said.
+pub(super) fn check_place(found: Position, expected: &Position) -> storage::Result<()> {
+    let members = |position: &Position| decode_members(position.members.clone()).ok();
+    if found.last == expected.last && members(&found) == members(expected) {
+        return Ok(());
+    }
+    Err(Error::Image { what: "it is of another place than its sender said".to_owned() })
 }
 
 pub(super) fn decode_generation(data: &Bytes) -> storage::Result<u64> {

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use model::id::ShardId;
 
 use super::{
-    machine::{Committed, CommittedPayload, Machine, Position, State},
+    machine::{Chunks, Committed, CommittedPayload, Machine, Position, State},
     pool::Pool,
     store::{Store, waiting},
     types::{Applied, Types},
@@ -50,6 +50,18 @@ impl State for Recorder {
     fn image(&self) -> storage::Result<(Position, Position)> {
         let position = self.0.lock().clone();
         Ok((position.clone(), position))
+    }
+
+    fn chunks(_: Position) -> storage::Result<Chunks> {
+        Ok(Box::new(std::iter::empty()))
+    }
+
+    fn receive(&self, _: Chunks, position: &Position) -> storage::Result<Position> {
+        Ok(position.clone())
+    }
+
+    fn forget_received(&self) -> storage::Result<()> {
+        Ok(())
     }
 
     fn install(&self, image: Position, position: Position) -> storage::Result<()> {
