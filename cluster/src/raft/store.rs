@@ -4,6 +4,8 @@
 //! - An append is reported flushed only after its sync; a vote is durable before [`RaftLogStorage::save_vote`] returns.
 //! - The shared log is first in, first out, so whatever is asked later is durable later: truncations and purges need not
 //!   be waited for.
+//! - What is read to be applied is on this node's disk. The library hands out what a quorum of others has before it is: applied
+//!   and gone from the log after a power cut, it would look as if the log were lost.
 //! - Entries that Raft itself must write are never refused for want of room; new proposals are, before they get here.
 
 use std::{
@@ -19,7 +21,7 @@ use openraft::{
     storage::{IOFlushed, RaftLogStorage},
 };
 use storage::log::{Callback, Error, GroupId, Log};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::types::{
     Entry, LogId, Types, Vote, decode_payload, decode_vote, encode_payload, encode_vote, log_id,
@@ -33,11 +35,29 @@ const READ_BYTES_MAX: usize = 4 << 20;
 pub(super) struct Store {
     log: Log,
     group: GroupId,
+    /// Told after each sync; whether one has failed.
+    synced: watch::Sender<bool>,
 }
 
 impl Store {
     pub(super) fn new(log: Log, group: GroupId) -> Self {
-        Self { log, group }
+        Self { log, group, synced: watch::Sender::new(false) }
+    }
+
+    /// Waits until an entry is on disk.
+    async fn wait_for_sync(&self, index: u64) -> io::Result<()> {
+        let mut synced = self.synced.subscribe();
+        loop {
+            // Looked at before the index: a sync in between is told again.
+            let has_failed = *synced.borrow_and_update();
+            if self.log.synced_index(self.group).map_err(to_io)? >= Some(index) {
+                return Ok(());
+            }
+            if has_failed {
+                return Err(io::Error::other("the log has failed before the entry was on disk"));
+            }
+            synced.changed().await.map_err(io::Error::other)?;
+        }
     }
 
     fn read(&self, from: u64, to: u64) -> io::Result<Vec<Entry>> {
@@ -74,10 +94,13 @@ impl RaftLogReader<Types> for Store {
         let (from, to) = bounds(&range);
         let store = self.clone();
         stream::try_unfold(from, move |from| {
-            let page = store.read(from, to);
+            let store = store.clone();
             async move {
-                let page = page?;
+                let page = store.read(from, to)?;
                 let next = page.last().map(|last| last.index() + 1);
+                if let Some(next) = next {
+                    store.wait_for_sync(next - 1).await?;
+                }
                 Ok::<_, io::Error>(next.map(|next| (stream::iter(page).map(Ok), next)))
             }
         })
@@ -128,7 +151,12 @@ impl RaftLogStorage<Types> for Store {
         I::IntoIter: OptionalSend,
     {
         let entries = entries.into_iter().map(to_log).collect();
-        let callback: Callback = Box::new(move |result| flushed.io_completed(result.map_err(to_io)));
+        let synced = self.synced.clone();
+        let callback: Callback = Box::new(move |result| {
+            let has_failed = result.is_err();
+            flushed.io_completed(result.map_err(to_io));
+            synced.send_modify(|failed| *failed |= has_failed);
+        });
         self.log.append_reserved(self.group, entries, callback).map_err(to_io)
     }
 

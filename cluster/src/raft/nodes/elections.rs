@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn another_voter_takes_over_from_a_leader_that_died_and_nothing_acknowledged_is_lost() {
     let mut cluster = Cluster::of(3);
-    for _ in 0..3 {
+    for round in 0..4 {
         cluster.put(20, 200);
         let old = cluster.leader();
         // In flight when it dies.
@@ -17,7 +17,11 @@ fn another_voter_takes_over_from_a_leader_that_died_and_nothing_acknowledged_is_
                 std::thread::spawn(move || wait(answer))
             })
             .collect();
-        cluster.kill(old);
+        if round % 2 == 0 {
+            cluster.kill(old)
+        } else {
+            cluster.kill_with_its_state(old)
+        }
         for (id, answer) in ids.into_iter().zip(waiting) {
             // What was lost on its way into the group may have been taken as well.
             let answer = answer.join().unwrap();

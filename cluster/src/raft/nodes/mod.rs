@@ -1,4 +1,4 @@
-//! The nodes of one group in this process: the real log on disk, the real shard, real sockets on free ports. What goes wrong
+//! The nodes of one group in this process: the real log on files whose power can be cut, the real shard, real sockets on free ports. What goes wrong
 //! between them is said by the test ([`faults`]); what they must have is kept beside them ([`rows`]).
 //!
 //! Tests wait for conditions, with a deadline far beyond what they take; none relies on how long something takes.
@@ -15,10 +15,13 @@ use std::{future::Future, sync::Arc, time::Duration};
 use model::id::{LogIndex, NodeId, ShardId};
 use storage::{
     engine::Engine,
-    log::{Identity, Log, Options},
+    log::{
+        Identity, Log, Options,
+        files::sim::{Loss, Sim},
+    },
+    recovery::compare,
     shard::{Points, Shard},
 };
-use tempfile::TempDir;
 use tokio::{net::TcpListener, runtime::Builder};
 
 use self::{
@@ -66,7 +69,7 @@ struct Cluster {
 /// A node, also while it does not run.
 struct Node {
     me: Me,
-    directory: TempDir,
+    disk: Sim,
     engine: Engine,
     known: Known,
     live: Option<Live>,
@@ -92,7 +95,7 @@ impl Cluster {
             let me = Me { cluster: 42, node: NodeId(id), incarnation: 1_000 + u128::from(id) };
             cluster.nodes.push(Node {
                 me,
-                directory: TempDir::new().unwrap(),
+                disk: Sim::new(),
                 engine: Engine::in_memory(),
                 known: Known::default(),
                 live: None,
@@ -135,12 +138,14 @@ impl Cluster {
         let address = listener.local_addr().unwrap();
         let identity =
             Identity { cluster: node.me.cluster, node: id.0.into(), incarnation: node.me.incarnation };
-        let (log, recovered) = Log::open(node.directory.path(), Options::default(), identity).unwrap();
+        let options = Options { segment_bytes: 8 << 20, ..Options::default() };
+        let (log, recovered) = Log::open_files(Arc::new(node.disk.clone()), options, identity).unwrap();
         let pool = Arc::new(Pool::start(1).unwrap());
         let runtime = Runtime::start("raft").unwrap();
         runtime.drive(&log);
         let state = recovered.groups.get(&storage::log::GroupId(SHARD.0));
         let replica = Arc::new(Replica::open(&node.engine, &log, SHARD, state).unwrap());
+        compare(SHARD, replica.shard().applied_index(), state).unwrap();
         let peers = Arc::new(Peers::new(node.me, node.known.clone(), connections.handle().clone()));
         let origin = if id == ONE { Origin::Founded } else { Origin::Joined };
         let parts = Parts {
@@ -163,9 +168,18 @@ impl Cluster {
         }
     }
 
-    /// Ends a node where it stands.
+    /// Ends a node where it stands, with the power: of what its log had not synced some is gone. All it had applied is there.
     fn kill(&mut self, id: NodeId) {
-        self.node(id).live = None;
+        let node = self.node(id);
+        node.disk.cut_power();
+        node.disk = node.disk.image(Loss::Subset { sector_bytes: 512 }, id.0.into());
+        node.live = None;
+    }
+
+    /// As [`Cluster::kill`], and nothing it had applied is there: the log must bring it back.
+    fn kill_with_its_state(&mut self, id: NodeId) {
+        self.kill(id);
+        self.node(id).engine = Engine::in_memory();
     }
 
     /// The node that leads, as all that know better than others say.
@@ -274,6 +288,16 @@ impl Cluster {
             assert_eq!(self.shard(*id).check().unwrap().faults, Vec::<String>::new());
         }
         agreed.expect("waited for")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        // A log that is closed waits for its syncs.
+        for node in &self.nodes {
+            node.disk.release_syncs();
+        }
+        self.faults.heal();
     }
 }
 

@@ -89,6 +89,27 @@ fn what_an_isolated_leader_takes_is_never_acknowledged() {
 }
 
 #[test]
+fn nothing_is_applied_that_is_not_on_the_nodes_own_disk() {
+    let mut cluster = Cluster::of(3);
+    cluster.put(5, 50);
+    cluster.agree(&ALL);
+    let leader = cluster.leader();
+    let slow = ALL.into_iter().find(|id| *id != leader).unwrap();
+    cluster.node(slow).disk.hold_syncs();
+    cluster.put(5, 50);
+    cluster.node(slow).disk.wait_for_held_sync();
+    let heard = cluster.faults.passed(leader, slow);
+    wait_until("it has heard that they are committed", || cluster.faults.passed(leader, slow) >= heard + 5);
+    let synced = cluster.live(slow).log.synced_index(storage::log::GroupId(SHARD.0)).unwrap();
+    assert!(cluster.shard(slow).applied_index() <= synced);
+    assert!(synced < cluster.shard(leader).applied_index());
+    cluster.kill(slow);
+    cluster.put(5, 50);
+    cluster.start(slow);
+    cluster.agree(&ALL);
+}
+
+#[test]
 fn a_read_needs_a_quorum() {
     let mut cluster = Cluster::of(3);
     cluster.put(3, 50);
