@@ -4,7 +4,8 @@
 //! - A group is initialized once, by the node that makes it; afterwards its log says who takes part. A node that joins one
 //!   never initializes it.
 //! - A sole voter asks nobody, so it stands for election as soon as it starts instead of waiting for a timeout.
-//! - `leading` is true only while this node is leader and the only voter; whoever relies on it looks at one atomic.
+//! - `leading` is true only while this node is leader and the only voter. It follows the library's metrics, so it is taken back
+//!   before a second voter is proposed (`growing`), not after.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -76,6 +77,8 @@ pub(crate) struct Group<S: State> {
     changing: Arc<tokio::sync::Mutex<()>>,
     here: Handle,
     leading: AtomicBool,
+    /// A second voter is proposed, or is there.
+    growing: Arc<AtomicBool>,
     status: watch::Sender<Status>,
     entry_bytes_max: usize,
 }
@@ -162,6 +165,7 @@ impl<S: State> Group<S> {
             changing: Arc::default(),
             here: Handle::current(),
             leading: AtomicBool::new(false),
+            growing: Arc::default(),
             status,
             entry_bytes_max,
         }))
@@ -207,7 +211,11 @@ impl<S: State> Group<S> {
     }
 
     fn tell(&self, status: Status) {
-        self.leading.store(matches!(status, Status::Leads(_)), Ordering::Release);
+        self.leading.store(matches!(status, Status::Leads(_)), Ordering::SeqCst);
+        if status == Status::Follows {
+            // What this leadership had proposed is the next one's to know.
+            self.growing.store(false, Ordering::SeqCst);
+        }
         self.status.send_if_modified(|seen| {
             let changed = *seen != status;
             *seen = status;
@@ -257,7 +265,7 @@ impl<S: State> Consensus for Group<S> {
     }
 
     fn is_sole_voter_leader(&self) -> bool {
-        self.leading.load(Ordering::Acquire)
+        self.leading.load(Ordering::SeqCst) && !self.growing.load(Ordering::SeqCst)
     }
 
     fn status(&self) -> watch::Receiver<Status> {
@@ -276,10 +284,16 @@ impl<S: State> Consensus for Group<S> {
         let Ok(changing) = self.changing.clone().try_lock_owned() else {
             return Box::pin(std::future::ready(Err(ChangeRefused::InProgress)));
         };
-        let raft = self.raft.clone();
+        let (raft, growing) = (self.raft.clone(), self.growing.clone());
+        if matches!(change, Change::Promote(_)) {
+            growing.store(true, Ordering::SeqCst);
+        }
         // On its own: whoever stops waiting does not leave the group between two configurations.
         let changed = self.here.spawn(async move {
             let changed = members::change(&raft, change).await;
+            if members::is_alone(&raft).await {
+                growing.store(false, Ordering::SeqCst);
+            }
             drop(changing);
             changed
         });

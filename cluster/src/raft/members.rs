@@ -25,7 +25,7 @@ use openraft::{
 use super::{
     group::RaftOf,
     machine::State,
-    types::{CommittedLeaderId, LogId, Members},
+    types::{CommittedLeaderId, LogId, Members, Types},
 };
 
 /// Entries a learner may lack when it becomes a voter.
@@ -300,6 +300,15 @@ pub(super) async fn transfer<S: State>(raft: &RaftOf<S>, to: NodeId) -> Result<(
         Ok(Ok(false)) | Err(_) => Err(TransferRefused::Unsettled(to)),
         Ok(Err(refused)) => Err(refused),
     }
+}
+
+/// Whether this node is the only voter, by what its core knows now.
+pub(super) async fn is_alone<S: State>(raft: &RaftOf<S>) -> bool {
+    let me = *raft.node_id();
+    let alone = move |state: &openraft::RaftState<Types>| {
+        state.membership_state.effective().membership().voter_ids().all(|voter| voter == me)
+    };
+    raft.with_raft_state(alone).await.unwrap_or(false)
 }
 
 /// The members as this node knows them.

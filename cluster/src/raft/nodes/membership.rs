@@ -87,6 +87,25 @@ fn one_change_at_a_time_and_none_is_lost_with_whoever_waits_for_it() {
 }
 
 #[test]
+fn whoever_asks_for_a_second_voter_is_no_longer_the_only_one() {
+    let mut cluster = Cluster::alone(2);
+    cluster.put(3, 50);
+    cluster.change(Change::AddLearner(TWO));
+    wait_until("it has all", || cluster.shard(TWO).applied_index() == cluster.shard(ONE).applied_index());
+    let refused = wait(cluster.group(ONE).change(Change::Promote(THREE)));
+    assert_eq!(refused, Err(ChangeRefused::NotMember(THREE)));
+    assert!(cluster.group(ONE).is_sole_voter_leader(), "a change that was refused takes nothing away");
+    cluster.faults.hold(ONE, TWO);
+    let promoted = cluster.group(ONE).change(Change::Promote(TWO));
+    assert!(!cluster.group(ONE).is_sole_voter_leader(), "at once, not when it is known");
+    cluster.faults.heal();
+    assert_eq!(wait(promoted).map(|members| members.voters), Ok([ONE, TWO].into()));
+    assert!(!cluster.group(ONE).is_sole_voter_leader());
+    cluster.put(3, 50);
+    cluster.agree(&[ONE, TWO]);
+}
+
+#[test]
 fn a_learner_that_lacks_too_much_gets_no_vote() {
     let mut cluster = Cluster::alone(2);
     cluster.faults.lose(ONE, TWO);
