@@ -86,3 +86,25 @@ fn a_node_that_comes_back_disturbs_nobody() {
     cluster.agree(&ALL);
     assert_eq!((cluster.leader(), cluster.group(before).metrics().term), (before, led));
 }
+
+#[test]
+fn asking_beforehand_changes_nothing_where_it_is_heard() {
+    let mut cluster = Cluster::of(3);
+    cluster.put(5, 50);
+    cluster.agree(&ALL);
+    let leader = cluster.leader();
+    let others: Vec<NodeId> = ALL.into_iter().filter(|id| *id != leader).collect();
+    let (asks, hears) = (others[0], others[1]);
+    let led = cluster.group(hears).metrics().term;
+    // Nobody hears the leader; one hears the other's questions, and its answers are lost.
+    cluster.faults.isolate(leader, &ALL);
+    cluster.faults.lose(hears, asks);
+    wait_until("it misses its leader", || cluster.faults.vanished(hears, asks) >= 3);
+    let asked = cluster.faults.passed(asks, hears);
+    wait_until("it was asked", || cluster.faults.passed(asks, hears) >= asked + 3);
+    assert_eq!(cluster.group(hears).metrics().term, led);
+    assert_eq!(cluster.group(asks).metrics().term, led);
+    cluster.faults.heal();
+    cluster.put(5, 50);
+    cluster.agree(&ALL);
+}
