@@ -59,3 +59,9 @@ pub(crate) struct Me {
     /// The life of its data directory: a directory that was lost and made again is another one.
     pub(crate) incarnation: u128,
 }
+
+/// A message as it arrives when it was sent.
+#[cfg(test)]
+pub(crate) fn over_the_wire<T: prost::Message + Default>(message: &T) -> T {
+    T::decode(message.encode_to_vec().as_slice()).expect("what was encoded is decoded")
+}

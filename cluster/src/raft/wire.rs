@@ -215,18 +215,15 @@ mod tests {
 
     use bytes::Bytes;
     use openraft::{EntryPayload, Membership, impls::EmptyNode};
-    use prost::Message;
 
     use super::*;
-    use crate::raft::types::{Data, Members};
+    use crate::{
+        peer::over_the_wire as sent,
+        raft::types::{Data, Members},
+    };
 
     fn vote(committed: bool) -> Vote {
         Vote { leader_id: LeaderId { term: 7, voted_for: 3 }, committed }
-    }
-
-    /// Over the bytes of the wire.
-    fn sent<T: Message + Default>(message: &T) -> T {
-        T::decode(message.encode_to_vec().as_slice()).unwrap()
     }
 
     fn entries() -> Vec<Entry> {
