@@ -23,7 +23,7 @@ use storage::{
     Error as StorageError,
     catalog::{self, CONTROL, Control as Group, ControlEntry, ControlPayload},
     codec::control::{Answer, Body, Request, to_bytes},
-    engine::{self, Engine},
+    engine::Engine,
     log::{GroupState, Log, LogId, Use},
 };
 
