@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Lines of the table by case: the names in backticks, and the text.
@@ -18,6 +18,11 @@ fn rows(page: &str) -> Vec<(u32, Vec<String>, String)> {
             Some((case, names.map(str::to_owned).collect(), tests.clone()))
         })
         .collect()
+}
+
+/// This crate, as cargo says now: clones that share a target directory share this binary.
+fn here() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo says where the crate is").into()
 }
 
 /// The tests of a source text: functions after `#[test]`, in or outside of macros.
@@ -94,7 +99,7 @@ fn the_table_of_cases_is_what_the_code_has() {
     );
     assert_eq!(complaints(&planted, &tests).len(), 3);
 
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here();
     let mut tests = BTreeSet::new();
     for folder in ["src", "tests"] {
         sources(&root.join(folder), &mut tests);
@@ -134,7 +139,7 @@ fn case_124_the_core_knows_no_transport_no_configuration_and_no_runtime() {
         strangers("use tokio::sync::watch;\n// tokio::time\nlet a = tokio::time::sleep(b);"),
         ["tokio::time"]
     );
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let source = here().join("src");
     let mut files = 0;
     for module in ["ring", "view", "gate", "admission", "handoff", "assignment"] {
         for entry in fs::read_dir(source.join(module)).expect("the module is a folder") {

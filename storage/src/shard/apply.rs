@@ -445,8 +445,8 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Everything of the group, as one batch.
-    /// None where it may not wait and would have to; what switches storages may always have to.
+    /// Everything of the group, as one batch. None, and nothing was written, if it may not wait: where the engine would have to,
+    /// and for what switches a table's storage, which is never done at once.
     fn commit(self, may_wait: bool) -> Result<Option<(Live, Option<Arc<Tables>>)>> {
         if !may_wait && !self.switches.is_empty() {
             return Ok(None);

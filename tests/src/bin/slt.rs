@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let flag = |name: &str| arguments.iter().any(|a| a == name);
     let filter = arguments.iter().find(|a| !a.starts_with("--")).map_or("", String::as_str);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("slt");
+    let root = tests::source::root().join("tests/slt");
     let files = slt::files(&root, filter).expect("the suite's directory is readable");
     let own =
         |path: &Path| path.strip_prefix(&root).is_ok_and(|file| slt::is_own(&file.display().to_string()));
